@@ -1,0 +1,57 @@
+/* Arena: a list of blocks, each at least twice as big as what is asked of it. */
+#include "util/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/error.h"
+#include "util/size.h"
+
+enum { BLOCK_BYTES = 32 * 1024, ALIGN_BYTES = 16 };
+
+struct sp_arena_block {
+    sp_arena_block *next;
+    size_t used_bytes;
+    size_t total_bytes;
+    _Alignas(ALIGN_BYTES) unsigned char data[];
+};
+
+void *sp_arena_alloc(sp_arena *arena, size_t n_bytes) {
+    SP_CHECK(n_bytes <= SIZE_MAX / 2);
+    n_bytes = sp_round_up(n_bytes ? n_bytes : 1, ALIGN_BYTES);
+    sp_arena_block *block = arena->head;
+    if (!block || block->total_bytes - block->used_bytes < n_bytes) {
+        size_t total = sp_max_size(BLOCK_BYTES, n_bytes);
+        block = calloc(1, sizeof *block + total);
+        SP_CHECK(block != NULL);
+        block->total_bytes = total;
+        block->next = arena->head;
+        arena->head = block;
+    }
+    void *memory = block->data + block->used_bytes;
+    block->used_bytes += n_bytes;
+    arena->total_bytes += n_bytes;
+    return memory;
+}
+
+void *sp_arena_calloc(sp_arena *arena, size_t n, size_t elem_bytes) {
+    size_t total = 0;
+    SP_CHECK(sp_mul_size(n, elem_bytes, &total));
+    return sp_arena_alloc(arena, total);
+}
+
+char *sp_arena_text(sp_arena *arena, const char *text, size_t n_bytes) {
+    char *copy = sp_arena_alloc(arena, n_bytes + 1);
+    if (n_bytes) memcpy(copy, text, n_bytes);
+    copy[n_bytes] = '\0';
+    return copy;
+}
+
+void sp_arena_deinit(sp_arena *arena) {
+    for (sp_arena_block *block = arena->head; block;) {
+        sp_arena_block *next = block->next;
+        free(block);
+        block = next;
+    }
+    *arena = (sp_arena){0};
+}

@@ -1,0 +1,109 @@
+/* Errors: formatting, wrapping, and making hostile text printable. */
+#include "util/error.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes of the UTF-8 sequence that starts at text, or 0 if it is not a valid one of printable kind. */
+static size_t printable_bytes(const unsigned char *text, size_t n_bytes) {
+    unsigned char lead = text[0];
+    if (lead >= 0x20 && lead < 0x7f) return 1;
+    size_t want = lead >= 0xc2 && lead < 0xe0   ? 2
+                  : lead >= 0xe0 && lead < 0xf0 ? 3
+                  : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                : 0;
+    if (want == 0 || want > n_bytes) return 0;
+    for (size_t i = 1; i < want; i++)
+        if ((text[i] & 0xc0) != 0x80) return 0;
+    uint32_t second = text[1];
+    bool bad = (lead == 0xc2 && second < 0xa0)      /* C1 controls */
+               || (lead == 0xe0 && second < 0xa0)   /* overlong */
+               || (lead == 0xed && second >= 0xa0)  /* surrogates */
+               || (lead == 0xf0 && second < 0x90)   /* overlong */
+               || (lead == 0xf4 && second >= 0x90); /* past U+10FFFF */
+    return bad ? 0 : want;
+}
+
+const char *sp_printable(const char *text, size_t n_bytes, char *out, size_t out_bytes) {
+    size_t used = 0;
+    for (size_t i = 0; i < n_bytes;) {
+        size_t run = printable_bytes((const unsigned char *)text + i, n_bytes - i);
+        size_t need = run ? run : 4;
+        if (used + need + 4 > out_bytes) { /* room for "..." and NUL */
+            memcpy(out + used, "...", 3);
+            used += 3;
+            break;
+        }
+        if (run) {
+            memcpy(out + used, text + i, run);
+        } else {
+            static const char digits[] = "0123456789abcdef";
+            unsigned char byte = (unsigned char)text[i];
+            out[used] = '\\';
+            out[used + 1] = 'x';
+            out[used + 2] = digits[byte >> 4];
+            out[used + 3] = digits[byte & 15];
+            run = 1;
+        }
+        used += need;
+        i += run;
+    }
+    out[used] = '\0';
+    return out;
+}
+
+static void set_text(sp_error *err, const char *text) { sp_printable(text, strlen(text), err->text, sizeof err->text); }
+
+bool sp_fail(sp_error *err, sp_error_code code, const char *format, ...) {
+    if (err->code != SP_OK) return false;
+    char text[4 * SP_ERROR_TEXT_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    err->code = code;
+    set_text(err, text);
+    return false;
+}
+
+bool sp_fail_errno(sp_error *err, const char *format, ...) {
+    int saved = errno;
+    if (err->code != SP_OK) return false;
+    char text[4 * SP_ERROR_TEXT_BYTES];
+    va_list args;
+    va_start(args, format);
+    int used = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (used < 0) used = 0;
+    if ((size_t)used < sizeof text)
+        snprintf(text + used, sizeof text - (size_t)used, ": %s", strerror(saved)); /* glibc: thread-safe text */
+    err->code = SP_ERR_IO;
+    set_text(err, text);
+    return false;
+}
+
+bool sp_error_wrap(sp_error *err, const char *format, ...) {
+    if (err->code == SP_OK) return false;
+    char text[4 * SP_ERROR_TEXT_BYTES];
+    va_list args;
+    va_start(args, format);
+    int used = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (used < 0) used = 0;
+    if ((size_t)used < sizeof text) snprintf(text + used, sizeof text - (size_t)used, ": %s", err->text);
+    set_text(err, text);
+    return false;
+}
+
+void sp_error_clear(sp_error *err) {
+    err->code = SP_OK;
+    err->text[0] = '\0';
+}
+
+void sp_abort(const char *file, int line, const char *condition) {
+    fprintf(stderr, "spill: internal error at %s:%d: %s\n", file, line, condition);
+    abort();
+}
