@@ -30,6 +30,7 @@ N_TOP = 20
 N_STEPS = 24
 
 transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
 torch.set_grad_enabled(False)
 
 
@@ -184,7 +185,8 @@ def top_of(row):
 def generated(model, prompt, n_steps):
     reset_rope(model)
     model.generation_config = transformers.GenerationConfig(do_sample=False, max_new_tokens=n_steps, pad_token_id=0)
-    out = model.generate(torch.tensor([prompt]), return_dict_in_generate=True, output_logits=True)
+    ids = torch.tensor([prompt])  # with a mask: without one, generate takes every padding id in the prompt for padding
+    out = model.generate(ids, attention_mask=torch.ones_like(ids), return_dict_in_generate=True, output_logits=True)
     rows = [torch.log_softmax(r[0].double(), dim=-1).numpy() for r in out.logits]
     return out.sequences[0, len(prompt):].tolist(), rows
 
