@@ -1,0 +1,63 @@
+/* The architecture description: everything the engine must know about a model apart from its weights. A family file
+ * fills it from a config (config.json or GGUF metadata); the engine reads nothing else, so a new family is a new way to
+ * fill this struct.
+ *
+ * Sources of the facts: docs/families.md. Plain data, immutable after sp_model_open, shared by threads. */
+#ifndef SPILL_MODEL_ARCH_H
+#define SPILL_MODEL_ARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/ops.h"
+
+/* Rotary embedding of one kind of layer. Frequencies are final: scaling of every type is already in them. */
+typedef struct {
+    size_t n_dims;     /* rotating dims of a head; 0: no rotation */
+    float *inv_freq;   /* [n_dims/2] for rows of at most switch_pos positions in all, or for all when switch_pos is 0 */
+    float scale;       /* attention factor, multiplies cos and sin */
+    size_t switch_pos; /* longrope: rows longer than this use the _long set, for all their positions; 0: never */
+    float *inv_freq_long; /* [n_dims/2] or NULL */
+    float scale_long;
+    bool dynamic;        /* NTK-by-length: frequencies follow the row's length past dynamic_base_pos */
+    float theta, factor; /* for dynamic */
+    size_t dynamic_base_pos;
+} sp_rope;
+
+typedef enum { SP_FFN_GLU, SP_FFN_MOE } sp_ffn_kind;
+
+typedef struct {
+    size_t window;   /* sliding window, 0: full attention */
+    uint32_t i_rope; /* index into sp_arch.ropes */
+    sp_ffn_kind ffn;
+    bool attn_cap_on; /* reserved for families that cap scores on some layers */
+} sp_layer_arch;
+
+typedef struct {
+    const char *family;                   /* name of the row of families.def */
+    size_t n_layers;                      /* L */
+    size_t d_model;                       /* D */
+    size_t n_heads, n_kv_heads, head_dim; /* H, K, E */
+    size_t d_ffn;                         /* F */
+    size_t n_vocab;                       /* V: rows of embedding and head, the tokenizer may know fewer */
+    size_t n_positions;                   /* max_position_embeddings */
+    float norm_eps;
+    bool norm_plus_one; /* Gemma: times (1 + w) */
+    bool post_norms;    /* Gemma 2: norms after attention and feed-forward too */
+    sp_act act;
+    float embed_scale;         /* 1, or sqrt(D) for Gemma */
+    float attn_scale;          /* E^-0.5 unless the family says otherwise */
+    float attn_cap, logit_cap; /* 0: none */
+    bool tied_head;
+    size_t n_experts, n_experts_used, d_expert; /* 0: dense */
+    bool expert_renorm;
+    const sp_layer_arch *layers; /* [L] */
+    const sp_rope *ropes;
+    size_t n_ropes;
+    const int32_t *stop_ids; /* union of the ids declared by config and generation_config; the tokenizer's and
+                                template's are added by the job */
+    size_t n_stop_ids;
+} sp_arch;
+
+#endif
