@@ -1,0 +1,57 @@
+/* The engine: executes passes. One pass is one trip through the weights for a set of spans (docs/DESIGN.md section 5).
+ *
+ * An engine holds an opened model, its weights' stream (engine/stream.h), the KV cache and the activations of one pass,
+ * all inside the plan's budget. It knows sequences (a row in flight) by slot number; which rows run and when is the
+ * scheduler's affair (jobs/). Not thread-safe: one caller at a time; it spreads its work over the device's threads
+ * itself. */
+#ifndef SPILL_ENGINE_ENGINE_H
+#define SPILL_ENGINE_ENGINE_H
+
+#include "kernels/device.h"
+#include "model/model.h"
+#include "planner/plan.h"
+#include "util/error.h"
+
+typedef struct sp_engine sp_engine;
+
+/* model, plan and device are borrowed and must outlive the engine. Starts reading weights in the background; returns at
+ * once. */
+sp_engine *sp_engine_open(const sp_model *model, const sp_plan *plan, sp_device *device, sp_error *err) SP_MUST_CHECK;
+void sp_engine_close(sp_engine *engine);
+
+/* A row in flight. n_tokens_max is the greatest length (prompt + new tokens) the row can reach: rope variants that
+ * depend on the total length decide by the row's actual length, this is only for bounds. */
+bool sp_engine_seq_open(sp_engine *engine, size_t n_tokens_max, uint32_t *seq, sp_error *err) SP_MUST_CHECK;
+void sp_engine_seq_close(sp_engine *engine, uint32_t seq);            /* gives its pages back */
+size_t sp_engine_seq_n_tokens(const sp_engine *engine, uint32_t seq); /* tokens in its cache */
+
+/* Pages that n_tokens more of this sequence would take, and pages free now. */
+size_t sp_engine_pages_needed(const sp_engine *engine, uint32_t seq, size_t n_tokens);
+size_t sp_engine_pages_free(const sp_engine *engine);
+
+/* n_tokens tokens of a sequence, to be appended behind those it holds. A span that wants logits gets those of its last
+ * token. */
+typedef struct {
+    uint32_t seq;
+    const int32_t *tokens;
+    size_t n_tokens;
+    bool want_logits;
+} sp_span;
+
+typedef struct {
+    uint64_t ns;         /* wall time of the pass */
+    uint64_t wait_ns;    /* of it, waiting for weights that had not landed */
+    uint64_t bytes_read; /* from the drive during the pass */
+    size_t n_tokens, n_logits;
+} sp_pass_stats;
+
+/* At most plan->pass_tokens tokens and plan->pass_logits spans that want logits; at most one span per sequence.
+ * On failure (I/O, a NaN does not count) the sequences' caches are as before. stats may be NULL. */
+bool sp_engine_pass(sp_engine *engine, const sp_span *spans, size_t n_spans, sp_pass_stats *stats,
+                    sp_error *err) SP_MUST_CHECK;
+
+/* Logits [V] of span i of the last pass (which wanted them), valid until the next pass. Raw: after the model's own cap,
+ * before temperature. */
+const float *sp_engine_logits(const sp_engine *engine, size_t i_span);
+
+#endif
