@@ -14,6 +14,7 @@ import golden
 from make_families import BOS, FAMILIES, OUT
 
 TEXT = "<|bos|><|system|>Answer in one line.<|end|><|user|>What does a litre of milk cost, and when does the last boat leave?<|end|><|assistant|>"
+PLAIN = "What does a litre of milk cost, and when does the last boat leave?"
 LENGTHS = [1, 7, 20, None, 64, 90]  # None: the rendered text above; 64 is where phi3-longrope changes over
 
 
@@ -24,7 +25,8 @@ def prompts_of(name, vocab_size):
     out = []
     for n in LENGTHS:
         if n is None:
-            out.append(tok.encode(TEXT, add_special_tokens=False).ids)
+            chat = tok.token_to_id("<|bos|>") is not None
+            out.append(tok.encode(TEXT if chat else PLAIN, add_special_tokens=not chat).ids)
         else:
             out.append([BOS] + rng.integers(0, vocab_size, n - 1).tolist())
     return out

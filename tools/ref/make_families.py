@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoConfig, AutoModelForCausalLM
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,6 +47,40 @@ CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
+
+
+SPM_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + "
+    "' [/INST]' }}{% else %}{{ ' ' + message['content'] + ' ' + eos_token }}{% endif %}{% endfor %}"
+)
+N_SPM = 400
+
+
+def make_spm_tokenizer():
+    """Byte-pair pieces in SentencePiece's manner: a piece's score is minus its rank, and every pair of pieces that makes
+    another piece may merge."""
+    learn = Tokenizer(models.BPE())
+    learn.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=True)
+    n_bytes_and_special = 3 + 256
+    learn.train_from_iterator(TEXT.strip().split("\n"), trainers.BpeTrainer(
+        vocab_size=N_SPM - n_bytes_and_special, show_progress=False))
+    by_id = sorted(learn.get_vocab().items(), key=lambda kv: kv[1])
+    letters = [p for p, _ in by_id if len(p) == 1]
+    merged = [p for p, _ in by_id if len(p) > 1]
+    pieces = merged + letters  # as SentencePiece orders them: merges by rank, then characters
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)] + pieces
+    assert len(tokens) == N_SPM
+    known = set(pieces)
+    merges = [(p[:i], p[i:]) for p in merged for i in range(1, len(p)) if p[:i] in known and p[i:] in known]
+    tok = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=merges, unk_token="<unk>",
+                               fuse_unk=True, byte_fallback=True))
+    tok.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tok.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                     decoders.Strip(" ", 1, 0)])
+    tok.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)])
+    tok.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in tokens[:3]])
+    return tok
 
 
 def make_tokenizer():
@@ -104,6 +138,9 @@ FAMILIES = {
     "llama2": ("multi-head attention, untied head, rope_theta missing, a stored rotary_emb.inv_freq",
                llama(num_key_value_heads=4, rope_scaling=None, intermediate_size=112, hidden_size=56,
                      num_attention_heads=4), {"inv_freq": True}),
+    "llama2-spm": ("a tokenizer of Llama 2's kind: byte fallback, no pre-tokenizer, Prepend and Replace; 400 ids",
+                   llama(vocab_size=400, hidden_size=48, intermediate_size=96, rope_theta=10000.0),
+                   {"tokenizer": "spm"}),
     "llama3": ("grouped heads, llama3 scaling spelled rope_scaling, tied, head_dim in the config",
                llama(head_dim=16, tie_word_embeddings=True, rope_theta=10000.0, rope_scaling={
                    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -142,8 +179,8 @@ FAMILIES = {
                            hidden_size=48, intermediate_size=80, rope_theta=10000.0, rope_scaling={
                                "rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64},
                            max_position_embeddings=128), {}),
-    "qwen3": ("q and k norms, head_dim 24 beside hidden / heads = 14, tied",
-              qwen3(hidden_size=56, head_dim=24, attention_bias=False, tie_word_embeddings=True, rms_norm_eps=1e-6,
+    "qwen3": ("q and k norms, head_dim 24 beside hidden / heads = 16, tied",
+              qwen3(head_dim=24, attention_bias=False, tie_word_embeddings=True, rms_norm_eps=1e-6,
                     rope_theta=1000000.0, use_sliding_window=False, sliding_window=None, max_window_layers=2,
                     rope_scaling=None), {}),
     "qwen3-bias": ("attention_bias with q and k norms, layer_types spelled out (second layer slides, window 10), "
@@ -271,18 +308,22 @@ def write_weights(out, weights, n_shards):
                {"metadata": {"total_size": total}, "weight_map": dict(sorted(where.items()))})
 
 
-def write_family(name, tok):
+def write_family(name):
     _, cfg, how = FAMILIES[name]
+    spm = how.get("tokenizer") == "spm"
+    tok = make_spm_tokenizer() if spm else make_tokenizer()
     out = OUT / name
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / "config.json", cfg)
     write_json(out / "generation_config.json",
-               {"bos_token_id": BOS, "eos_token_id": [EOS, END], "pad_token_id": PAD, "do_sample": True, "temperature": 0.7})
+               {"bos_token_id": BOS, "eos_token_id": EOS if spm else [EOS, END], "pad_token_id": PAD, "do_sample": True, "temperature": 0.7})
     tok.save(str(out / "tokenizer.json"), pretty=False)
+    names = ("<s>", "</s>", "<unk>") if spm else ("<|bos|>", "<|eos|>", "<|pad|>")
     write_json(out / "tokenizer_config.json", {
-        "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|bos|>", "eos_token": "<|eos|>",
-        "pad_token": "<|pad|>", "add_bos_token": True, "clean_up_tokenization_spaces": False,
-        "model_max_length": cfg["max_position_embeddings"], "chat_template": CHAT_TEMPLATE})
+        "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": names[0], "eos_token": names[1],
+        "pad_token": names[2], "add_bos_token": True, "clean_up_tokenization_spaces": False,
+        "model_max_length": cfg["max_position_embeddings"],
+        "chat_template": SPM_TEMPLATE if spm else CHAT_TEMPLATE})
     write_weights(out, make_weights(name, cfg, how), how.get("shards", 1))
     size = sum(f.stat().st_size for f in out.iterdir())
     print(f"{name}: {size / 1000:.0f} kB")
@@ -301,9 +342,8 @@ def main(argv):
         for name, (why, _, _) in FAMILIES.items():
             print(f"{name}: {why}")
         return
-    tok = make_tokenizer()
     for name in argv or FAMILIES:
-        write_family(name, tok)
+        write_family(name)
     write_readme()
 
 
