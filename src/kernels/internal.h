@@ -12,8 +12,11 @@
 typedef struct {
     const char *isa;
     size_t (*packed_bytes)(sp_mode mode, size_t n_tokens, size_t k);
-    /* Packs one token's activations row[k] as token t of n_tokens. Different t may be packed by different threads. */
-    void (*pack_row)(sp_mode mode, const float *row, size_t k, size_t t, size_t n_tokens, void *packed);
+    /* Packs columns [k0, k0 + n_cols) of one token's k activations (row[0] is column k0) as token t of n_tokens. k0 is
+     * a multiple of SP_PACK_COLS, n_cols too unless k0 + n_cols == k: that last part also writes the padding past k.
+     * Different t, and different parts of one t, may be packed by different threads. */
+    void (*pack_row)(sp_mode mode, const float *row, size_t k0, size_t n_cols, size_t k, size_t t, size_t n_tokens,
+                     void *packed);
     /* Rows [row0, row1) of a job over all n_tokens; scratch is the calling thread's. */
     void (*run)(sp_mode mode, const sp_linear *job, size_t row0, size_t row1, const void *packed, size_t n_tokens,
                 void *scratch);

@@ -54,9 +54,18 @@ void sp_op_norm_pack(sp_device *device, const sp_norm *norm, const float *x, siz
                      void *packed);
 
 typedef enum { SP_ACT_SILU, SP_ACT_GELU_TANH } sp_act;
-/* packed [n_tokens, f] <- act(gate) * up */
-void sp_op_glu_pack(sp_device *device, sp_act act, const float *gate, const float *up, size_t ld, size_t n_tokens,
-                    size_t f, void *packed);
+/* Columns [f0, f0 + n_cols) of packed [n_tokens, f] <- act(gate) * up. The feed-forward's width is worked off in such
+ * blocks, so that gate and up never exist in full, however wide the model and long the pass. f0 is a multiple of
+ * SP_PACK_COLS, n_cols too unless the block is the last. */
+enum { SP_PACK_COLS = 64 };
+typedef struct {
+    sp_act act;
+    const float *gate, *up; /* [n_tokens, n_cols] */
+    size_t ld;
+    size_t n_tokens;
+    size_t f0, n_cols, f;
+} sp_glu;
+void sp_op_glu_pack(sp_device *device, const sp_glu *glu, void *packed);
 
 /* KV cache of one layer: pages of SP_KV_PAGE_TOKENS tokens, all kv heads of a page together. Element type bf16 in bf16
  * mode, else fp32. Layout of a page, per kv head: K as [E/2][32][2] (pairs of dims, then tokens), then V as
@@ -74,8 +83,9 @@ typedef struct {
     const uint32_t *pages; /* [ceil((first_pos + n_tokens) / SP_KV_PAGE_TOKENS)] */
 } sp_kv_span;
 
-/* Rotary table: cos and sin of each position for `n_dims` rotating dims, [n_positions][n_dims/2], attention factor
- * included. Built by the engine from sp_rope (model/arch.h) with sp_rope_fill. */
+/* Rotary table: cos and sin for each token of the pass, [T][n_dims/2], attention factor included: row t belongs to
+ * token t, so rows of text whose frequencies differ (longrope, dynamic) may share a pass. Built once a pass by the
+ * engine from sp_rope (model/arch.h) with sp_rope_fill. */
 typedef struct {
     const float *cos, *sin;
     size_t n_dims;    /* even, <= E; dims past it pass through */
@@ -105,7 +115,7 @@ void sp_op_rope_kv(sp_device *device, const sp_rope_kv_args *args);
 /* out[t, h] = sum over visible keys of softmax(scale * q.k) v; key p is visible to position i iff p <= i and (window ==
  * 0 or p > i - window). cap > 0: scores become cap * tanh(score / cap) before the mask. Keys in blocks of 32 anchored
  * at position 0, online softmax in that order; same code for prefill and decode. The rows of one pass may be anywhere
- * in their text. */
+ * in their text. Tokens outside the spans are neither read nor written (the last layer asks for few). */
 typedef struct {
     size_t n_heads, n_kv_heads, head_dim;
     const float *q; /* [T, H*E] */
