@@ -40,11 +40,12 @@ def load(path, dtype=torch.float32, attn="eager", state=None):
         model = AutoModelForCausalLM.from_pretrained(str(path), dtype=dtype, attn_implementation=attn)
     else:
         config = transformers.AutoConfig.from_pretrained(str(path))
-        model = AutoModelForCausalLM.from_config(config, attn_implementation=attn)
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attn)
         missing, unexpected = model.load_state_dict(state, strict=False)
         assert not unexpected and all(k == "lm_head.weight" for k in missing), (missing, unexpected)
         model.tie_weights()
-        model = model.to(dtype)
+    # Made in its dtype, never cast: .to(bfloat16) would round the RoPE frequencies as well, which loading does not.
+    assert model.model.rotary_emb.inv_freq.dtype == torch.float32
     return model.eval()
 
 
