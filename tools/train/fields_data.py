@@ -5,9 +5,9 @@
 # those in the order named. A field that the text does not give is null. Amounts are JSON numbers ("42.50" becomes
 # 42.5), dates are YYYY-MM-DD, times HH:MM, quantities written as words become numbers, titles are dropped.
 #
-# Everything comes from the templates and word lists below; all people, firms and codes are made up. `Words` draws
-# from one of two disjoint halves: "train" sees the lists without the HELD_OUT words plus endless random
-# pseudo-words, so that only copying can work; "heldout" puts at least one never-trained word into every row.
+# Everything comes from the templates and word lists below; all people, firms and codes are made up. Training rows draw
+# from the lists without HELD_OUT, mixed with endless made-up words, so that only copying can work; a held-out row has
+# at least one HELD_OUT word, which no training row contains (its templates are the training ones).
 #
 # Used by train_fields.py. By hand: `python fields_data.py 5` prints five training rows.
 
@@ -176,22 +176,32 @@ SYSTEM_FIELDS = ["Return only these fields: {fields}.", "Fields: {fields}.", "An
 ONSETS = "b bl br c ch d dr f fl g gl gr h j k kl kr l m n p pl pr qu r s sch sh sk sl st t th tr v w y z".split()
 VOWELS = "a e i o u ai au ea ei ie oo ou a e i o u".split()
 CODAS = "b ck d f g k l ll ln m mb n nd ng nk nt p r rd rg rk rn rt s sk ss st t tt x z".split() + [""] * 12
+SPLICED = [w.lower() for w in FIRST + SURNAMES + CITIES + NOUNS + ROOMS]
+NEVER_TRAINED = {form for words in HELD_OUT.values() for w in words for form in (w.lower(), w.lower().rstrip("s"))}
 PSEUDO_ACCENTS = {"a": "äáå", "e": "éè", "o": "öøó", "u": "üú"}
 
 
 def pseudo_word(rng, low=1, high=3):
-    """A made-up word of `low` to `high` syllables, now and then with an accent."""
-    word = "".join(rng.choice(ONSETS) + rng.choice(VOWELS) + rng.choice(CODAS) for _ in range(rng.randint(low, high)))
+    """A made-up word: `low` to `high` syllables, or two list words cut and joined, or plain random letters."""
+    roll = rng.random()
+    if roll < 0.55:
+        word = "".join(rng.choice(ONSETS) + rng.choice(VOWELS) + rng.choice(CODAS)
+                       for _ in range(rng.randint(low, high)))
+    elif roll < 0.88:
+        one, two = rng.choice(SPLICED), rng.choice(SPLICED)
+        word = one[:rng.randint(1, len(one) - 1)] + two[rng.randint(1, len(two) - 2):]
+    else:
+        word = "".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(rng.randint(2 + low, 4 + 2 * high)))
     if rng.random() < 0.06:
         at = [i for i, c in enumerate(word) if c in PSEUDO_ACCENTS]
         if at:
             i = rng.choice(at)
             word = word[:i] + rng.choice(PSEUDO_ACCENTS[word[i]]) + word[i + 1:]
-    return word
+    return word if word not in NEVER_TRAINED else pseudo_word(rng, low, high)
 
 
 class Words:
-    """Draws the fillers of a note. `held_out` mixes in words that training rows never contain."""
+    """Draws the fillers of a note. `held_out` draws HELD_OUT words too."""
 
     def __init__(self, rng, held_out=False):
         self.rng, self.held_out, self.n_unseen = rng, held_out, 0
@@ -352,7 +362,7 @@ def _system(rng, kind):
         return None, FIELDS[kind]
     if roll < 0.6:
         return rng.choice(SYSTEM_GENERAL), FIELDS[kind]
-    fields = rng.sample(FIELDS[kind], rng.randint(1, 4))
+    fields = rng.sample(FIELDS[kind], rng.randint(2, 4))
     if rng.random() < 0.12:
         fields[rng.randrange(len(fields))] = rng.choice([f for f in ALL_FIELDS if f not in FIELDS[kind]])
     return rng.choice(SYSTEM_FIELDS).format(fields=", ".join(fields)), fields
