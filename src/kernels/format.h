@@ -13,7 +13,7 @@
 typedef uint16_t sp_bf16; /* the high half of an IEEE fp32 */
 
 typedef enum {
-#define SP_FORMAT(id, name, block_elems, block_bytes, ggml_type, to_f32) SP_FMT_##id,
+#define SP_FORMAT(id, name, block_elems, block_bytes, ggml_type) SP_FMT_##id,
 #include "kernels/formats.def"
 #undef SP_FORMAT
     SP_FMT_COUNT
@@ -25,7 +25,8 @@ typedef struct {
     size_t block_elems; /* numbers in a block; 1 for plain formats */
     size_t block_bytes;
     int32_t ggml_type; /* GGUF's tensor type number (ggml.h, enum ggml_type) */
-    /* dst[i] = value of element i, i < n_elems; n_elems is a multiple of block_elems; src needs no alignment. */
+    /* dst[i] = value of element i, i < n_elems; n_elems is a multiple of block_elems; src needs no alignment. Plain C;
+     * the products have the same code compiled for their ISA (internal.h, sp_quant_isa). */
     void (*to_f32)(const void *src, size_t n_elems, float *dst);
 } sp_format;
 

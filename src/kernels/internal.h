@@ -8,23 +8,43 @@
 #include "kernels/device.h"
 #include "kernels/ops.h"
 
+/* Runs of n_elems numbers (whole blocks) of each format to fp32, exact, and to bf16, that fp32 rounded to nearest even.
+ * quant/quant.inc.c compiled per ISA. */
+typedef struct {
+    void (*to_f32[SP_FMT_COUNT])(const void *src, size_t n_elems, float *dst);
+    void (*to_bf16[SP_FMT_COUNT])(const void *src, size_t n_elems, sp_bf16 *dst);
+} sp_quant_isa;
+extern const sp_quant_isa sp_quant_scalar, sp_quant_avx2, sp_quant_avx512;
+
+/* A task's share of a product: these rows of the matrix over these tokens. */
+typedef struct {
+    size_t row0, row1;
+    size_t token0, token1;
+} sp_linear_part;
+
 /* Products. A packed buffer belongs to the table that filled it. */
 typedef struct {
     const char *isa;
+    bool bf16_only;       /* fp32 mode falls through to the next ISA */
+    size_t row_tile;      /* rows of a part are best a multiple of this */
+    size_t token_tile;    /* tokens too, where a part does not hold them all */
+    size_t scratch_bytes; /* that run needs */
     size_t (*packed_bytes)(sp_mode mode, size_t n_tokens, size_t k);
     /* Packs columns [k0, k0 + n_cols) of one token's k activations (row[0] is column k0) as token t of n_tokens. k0 is
      * a multiple of SP_PACK_COLS, n_cols too unless k0 + n_cols == k: that last part also writes the padding past k.
      * Different t, and different parts of one t, may be packed by different threads. */
     void (*pack_row)(sp_mode mode, const float *row, size_t k0, size_t n_cols, size_t k, size_t t, size_t n_tokens,
                      void *packed);
-    /* Rows [row0, row1) of a job over all n_tokens; scratch is the calling thread's. */
-    void (*run)(sp_mode mode, const sp_linear *job, size_t row0, size_t row1, const void *packed, size_t n_tokens,
+    /* One part of a job over packed [n_tokens, k]; scratch is the calling thread's. */
+    void (*run)(sp_mode mode, const sp_linear *job, const sp_linear_part *part, const void *packed, size_t n_tokens,
                 void *scratch);
-    size_t (*scratch_bytes)(sp_mode mode, size_t k_max);
 } sp_linear_isa;
+extern const sp_linear_isa sp_linear_scalar, sp_linear_avx2, sp_linear_avx512, sp_linear_avx512bf16, sp_linear_amx,
+    sp_linear_neon;
 
 /* Everything that is not a product: the same source (cpu/vector.inc.c) compiled per ISA over 16 lanes. */
-typedef struct sp_vector_isa sp_vector_isa; /* in kernels/vector.h */
+typedef struct sp_vector_isa sp_vector_isa;                    /* in kernels/vector.h */
+const sp_vector_isa *sp_vector_isa_find(const char *isa_name); /* NULL: this ISA has no vector code of its own */
 
 struct sp_device {
     sp_pool *pool;

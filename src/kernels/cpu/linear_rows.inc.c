@@ -1,0 +1,349 @@
+/* Products with a vector lane per row of the matrix: the same source for every ISA without tiles.
+ *
+ * The canonical dot product (docs/DESIGN.md, Numerics) of one row and one token, k in blocks of 32:
+ *
+ *     e = fma(w0, x0, 0), fma(w2, x2, e), ... fma(w30, x30, e)      o likewise over 1, 3, ... 31      C = C + (e + o)
+ *
+ * is a chain, so it cannot be spread over lanes; but rows are independent, so each lane computes another row's chain
+ * and every ISA arrives at the same bytes. A *word* is what a lane multiplies in one instruction: an fp32 number, or,
+ * for VDPBF16PS, a pair of bf16 two places apart (docs/decisions/001-vdpbf16ps.md). A chain has CHAIN words a block.
+ *
+ *     packed activations   [token][block][e, o][CHAIN] words, a cache line between tokens so that they do not share
+ * sets panel of weights     [tile][block][e, o][CHAIN][TILE_ROWS] words
+ *
+ *         weights on disk               panel tile               products, in registers
+ *         row r     w0 w1 w2 w3 ..      w0(r) w0(r+1) ..  x0(t) ->   e[t][r], e[t][r+1], ..   TILE_TOKENS tokens at
+ * once, row r+1   w0 w1 w2 w3 ..      w2(r) w2(r+1) ..  x2(t) ->                            each word of weights read
+ *         ..                            ..                                                    once for all of them
+ *
+ * Many tokens: a panel of PANEL_ROWS rows and CHUNK columns is transposed (dequantized on the way) into this thread's
+ * scratch, where it stays in cache while all tokens pass over it; partial sums C live beside it.
+ * Up to DIRECT_TOKENS tokens: the transposed registers are multiplied at once, and nothing is stored.
+ *
+ * The including file defines LANES, CHAIN, TILE_VECTORS, TILE_TOKENS, DIRECT_TOKENS, PANEL_TILES, ISA_NAME, ISA_TABLE,
+ * ISA_QUANT, ISA_BF16_ONLY, the types vec (LANES fp32), words (LANES words), word, and
+ *     vec_zero, vec_load, vec_store, vec_add
+ *     words_load, words_store
+ *     mac(acc, words w, const word *x)      acc + w * *x in every lane, one chain step (two for a pair)
+ *     transpose(rows, offset, words out[LANES])   LANES dwords at byte `offset` of each of LANES rows
+ *     split(const words *dwords, &e, &o)    from the next 16 / CHAIN transposed dwords of bf16 pairs
+ *     pack_block(mode, x[32], word *out)    one block of activations. */
+#include <string.h>
+
+#include "util/size.h"
+
+enum {
+    BLOCK = 32,
+    BLOCK_WORDS = 2 * CHAIN,
+    BLOCK_DWORDS = BLOCK / 2, /* of bf16 weights */
+    TILE_ROWS = TILE_VECTORS * LANES,
+    PANEL_ROWS = PANEL_TILES * TILE_ROWS,
+    CHUNK = 256, /* columns of a panel: a tile's share stays in L1, and is a whole number of any format's blocks */
+    SPAN_TOKENS = 256, /* tokens whose partial sums are kept at a time */
+    LINE_WORDS = 64 / sizeof(word),
+    AHEAD_BYTES = 1024, /* prefetch distance along a row: measured, 512 to 2048 are alike, without it a third is lost */
+};
+
+typedef struct {
+    _Alignas(64) word panel[PANEL_ROWS * CHUNK / BLOCK * BLOCK_WORDS];
+    _Alignas(64) uint8_t stage[TILE_ROWS * CHUNK * sizeof(float)]; /* dequantized rows, or a padded tail */
+    _Alignas(64) float sums[SPAN_TOKENS * PANEL_ROWS];             /* C: [token][row] */
+} rows_scratch;
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+static size_t token_words(size_t k) { return sp_div_up(k, BLOCK) * BLOCK_WORDS + LINE_WORDS; }
+
+static size_t packed_bytes(sp_mode mode, size_t n_tokens, size_t k) {
+    (void)mode;
+    return n_tokens * token_words(k) * sizeof(word);
+}
+
+static void pack_row(sp_mode mode, const float *row, size_t k0, size_t n_cols, size_t k, size_t t, size_t n_tokens,
+                     void *packed) {
+    (void)n_tokens;
+    word *out = (word *)packed + t * token_words(k) + k0 / BLOCK * BLOCK_WORDS;
+    size_t i = 0;
+    for (; i + BLOCK <= n_cols; i += BLOCK, out += BLOCK_WORDS) pack_block(mode, row + i, out);
+    if (i == n_cols) return;
+    float tail[BLOCK] = {0};
+    memcpy(tail, row + i, (n_cols - i) * sizeof *row);
+    pack_block(mode, tail, out);
+}
+
+/* ---- where weights come from ---- */
+
+typedef struct {
+    const uint8_t *rows[TILE_ROWS]; /* those past the matrix's end repeat its last row: their sums are dropped */
+    bool f32;                       /* numbers are fp32, else bf16 */
+    size_t n_blocks;
+    size_t next_tile_bytes; /* from a row to the same place in the tile after this one; a prefetch hint */
+} source;
+
+/* Columns [k0, k1) of n_rows (<= TILE_ROWS) rows from row0: in place where that is possible, else through the stage. */
+static void source_open(source *src, sp_mode mode, const sp_linear *job, size_t row0, size_t n_rows, size_t k0,
+                        size_t k1, uint8_t *stage) {
+    const sp_format *format = job->format;
+    const uint8_t *first =
+        (const uint8_t *)job->w + row0 * job->row_bytes + k0 / format->block_elems * format->block_bytes;
+    const size_t n = k1 - k0, padded = sp_round_up(n, BLOCK);
+    const bool in_place = format->id == SP_FMT_BF16 && n == padded;
+    src->f32 = mode == SP_MODE_FP32 && format->id != SP_FMT_BF16;
+    src->n_blocks = padded / BLOCK;
+    src->next_tile_bytes = in_place ? n_rows * job->row_bytes : 0;
+    const size_t elem_bytes = src->f32 ? sizeof(float) : sizeof(sp_bf16), stage_row_bytes = padded * elem_bytes;
+    for (size_t r = 0; r < n_rows; r++) {
+        const uint8_t *row = first + r * job->row_bytes;
+        src->rows[r] = row;
+        if (in_place) continue;
+        uint8_t *staged = stage + r * stage_row_bytes;
+        if (src->f32)
+            ISA_QUANT.to_f32[format->id](row, n, (float *)(void *)staged);
+        else
+            ISA_QUANT.to_bf16[format->id](row, n, (sp_bf16 *)(void *)staged);
+        memset(staged + n * elem_bytes, 0, (padded - n) * elem_bytes);
+        src->rows[r] = staged;
+    }
+    for (size_t r = n_rows; r < TILE_ROWS; r++) src->rows[r] = src->rows[n_rows - 1];
+}
+
+/* ---- many tokens: a panel ---- */
+
+/* panel[block][e, o][CHAIN][TILE_ROWS] <- LANES of the source's rows, as vector v of the tile */
+static void panel_pack(const source *src, size_t v, word *restrict panel) {
+    const uint8_t *const *rows = src->rows + v * LANES;
+    words dwords[LANES];
+    enum { STEPS = LANES * CHAIN / BLOCK_DWORDS }; /* words from one transposition of bf16 pairs */
+    for (size_t b = 0; b < src->n_blocks; b++) {
+        word *e = panel + b * BLOCK_WORDS * TILE_ROWS + v * LANES, *o = e + CHAIN * TILE_ROWS;
+        for (size_t part = 0; part < BLOCK_DWORDS / LANES; part++) {
+            transpose(rows, b * BLOCK * sizeof(sp_bf16) + part * LANES * sizeof(uint32_t), dwords);
+            UNROLL for (size_t i = 0; i < STEPS; i++) {
+                words even, odd;
+                split(dwords + i * (BLOCK_DWORDS / CHAIN), &even, &odd);
+                words_store(e + (part * STEPS + i) * TILE_ROWS, even);
+                words_store(o + (part * STEPS + i) * TILE_ROWS, odd);
+            }
+        }
+    }
+}
+
+/* The same from fp32 rows. */
+static void panel_pack_f32(const source *src, size_t v, word *restrict panel) {
+    const uint8_t *const *rows = src->rows + v * LANES;
+    words dwords[LANES];
+    for (size_t b = 0; b < src->n_blocks; b++) {
+        word *out = panel + b * BLOCK_WORDS * TILE_ROWS + v * LANES;
+        for (size_t part = 0; part < BLOCK / LANES; part++) {
+            transpose(rows, (b * BLOCK + part * LANES) * sizeof(float), dwords);
+            UNROLL for (size_t i = 0; i < LANES; i++) {
+                size_t k = part * LANES + i;
+                words_store(out + (k % 2 * CHAIN + k / 2) * TILE_ROWS, dwords[i]);
+            }
+        }
+    }
+}
+
+/* sums[t][r] += sum over blocks of (e + o), for n_tokens (a constant where this is inlined) x TILE_ROWS outputs. */
+ALWAYS_INLINE void tile_product(const word *restrict w, const word *restrict x, size_t ldx, size_t n_blocks,
+                                float *restrict sums, const size_t n_tokens) {
+    for (size_t b = 0; b < n_blocks; b++) {
+        vec acc[2][TILE_TOKENS][TILE_VECTORS];
+        UNROLL for (size_t half = 0; half < 2; half++) {
+            UNROLL for (size_t t = 0; t < n_tokens; t++) UNROLL for (size_t v = 0; v < TILE_VECTORS; v++)
+                acc[half][t][v] = vec_zero();
+            UNROLL for (size_t i = 0; i < CHAIN; i++) {
+                words wv[TILE_VECTORS];
+                UNROLL for (size_t v = 0; v < TILE_VECTORS; v++) wv[v] =
+                    words_load(w + (half * CHAIN + i) * TILE_ROWS + v * LANES);
+                UNROLL for (size_t t = 0; t < n_tokens; t++) UNROLL for (size_t v = 0; v < TILE_VECTORS; v++)
+                    acc[half][t][v] = mac(acc[half][t][v], wv[v], x + t * ldx + half * CHAIN + i);
+            }
+        }
+        UNROLL for (size_t t = 0; t < n_tokens; t++) UNROLL for (size_t v = 0; v < TILE_VECTORS; v++) {
+            float *c = sums + t * PANEL_ROWS + v * LANES;
+            vec_store(c, vec_add(vec_load(c), vec_add(acc[0][t][v], acc[1][t][v])));
+        }
+        w += BLOCK_WORDS * TILE_ROWS;
+        x += BLOCK_WORDS;
+    }
+}
+
+typedef void tile_fn(const word *restrict w, const word *restrict x, size_t ldx, size_t n_blocks, float *restrict sums);
+#define TILE(n)                                                                                       \
+    static void tile_##n(const word *restrict w, const word *restrict x, size_t ldx, size_t n_blocks, \
+                         float *restrict sums) {                                                      \
+        tile_product(w, x, ldx, n_blocks, sums, n);                                                   \
+    }
+TILE(1)
+TILE(2) TILE(3) TILE(4) TILE(5)
+    TILE(6) _Static_assert(TILE_TOKENS == 6, "one function for each number of tokens in a tile");
+static tile_fn *const tiles[] = {NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
+
+/* All tokens over one chunk of the panel; n_tokens is cut evenly, so that no tile is much smaller than the others. */
+static void panel_product(const word *panel, size_t n_tiles, const word *x, size_t ldx, size_t n_blocks,
+                          size_t n_tokens, float *sums) {
+    const size_t n_cuts = sp_div_up(n_tokens, TILE_TOKENS);
+    for (size_t i = 0; i < n_cuts; i++) {
+        const size_t t0 = n_tokens * i / n_cuts, t1 = n_tokens * (i + 1) / n_cuts;
+        for (size_t tile = 0; tile < n_tiles; tile++)
+            tiles[t1 - t0](panel + tile * TILE_ROWS * CHUNK / BLOCK * BLOCK_WORDS, x + t0 * ldx, ldx, n_blocks,
+                           sums + t0 * PANEL_ROWS + tile * TILE_ROWS);
+    }
+}
+
+/* ---- few tokens: no panel ---- */
+
+/* sums[t][lane] += the same, straight from LANES rows. */
+ALWAYS_INLINE void direct_product(const source *src, size_t v, const word *restrict x, size_t ldx, float *restrict sums,
+                                  const size_t n_tokens) {
+    enum { STEPS = LANES * CHAIN / BLOCK_DWORDS };
+    const uint8_t *const *rows = src->rows + v * LANES;
+    const size_t row_bytes = src->n_blocks * BLOCK * sizeof(sp_bf16);
+    vec c[DIRECT_TOKENS];
+    UNROLL for (size_t t = 0; t < n_tokens; t++) c[t] = vec_load(sums + t * PANEL_ROWS + v * LANES);
+    for (size_t b = 0; b < src->n_blocks; b++) {
+        const size_t at = b * BLOCK * sizeof(sp_bf16);
+        size_t ahead = at + AHEAD_BYTES;
+        if (ahead >= row_bytes) ahead += src->next_tile_bytes - row_bytes;
+        vec acc[2][DIRECT_TOKENS];
+        UNROLL for (size_t t = 0; t < n_tokens; t++) acc[0][t] = acc[1][t] = vec_zero();
+        UNROLL for (size_t r = 0; r < LANES; r++) __builtin_prefetch(rows[r] + ahead);
+        UNROLL for (size_t part = 0; part < BLOCK_DWORDS / LANES; part++) {
+            words dwords[LANES];
+            transpose(rows, at + part * LANES * sizeof(uint32_t), dwords);
+            UNROLL for (size_t i = 0; i < STEPS; i++) {
+                words even, odd;
+                split(dwords + i * (BLOCK_DWORDS / CHAIN), &even, &odd);
+                UNROLL for (size_t t = 0; t < n_tokens; t++) {
+                    const word *xt = x + t * ldx + b * BLOCK_WORDS + part * STEPS + i;
+                    acc[0][t] = mac(acc[0][t], even, xt);
+                    acc[1][t] = mac(acc[1][t], odd, xt + CHAIN);
+                }
+            }
+        }
+        UNROLL for (size_t t = 0; t < n_tokens; t++) c[t] = vec_add(c[t], vec_add(acc[0][t], acc[1][t]));
+    }
+    UNROLL for (size_t t = 0; t < n_tokens; t++) vec_store(sums + t * PANEL_ROWS + v * LANES, c[t]);
+}
+
+typedef void direct_fn(const source *src, size_t v, const word *restrict x, size_t ldx, float *restrict sums);
+#define DIRECT(n)                                                                                                   \
+    static void direct_##n(const source *src, size_t v, const word *restrict x, size_t ldx, float *restrict sums) { \
+        direct_product(src, v, x, ldx, sums, n);                                                                    \
+    }
+DIRECT(1)
+#if DIRECT_TOKENS >= 2
+DIRECT(2)
+#endif
+#if DIRECT_TOKENS >= 4
+DIRECT(3)
+DIRECT(4)
+#endif
+    static direct_fn *const directs[] = {NULL, direct_1,
+#if DIRECT_TOKENS >= 2
+                                         direct_2,
+#endif
+#if DIRECT_TOKENS >= 4
+                                         direct_3, direct_4
+#endif
+};
+
+/* ---- parts ---- */
+
+/* y[t][row0 + r] = sums[t][r] + bias, or y + that */
+static void finish(const sp_linear *job, size_t row0, size_t n_rows, size_t token0, size_t n_tokens,
+                   const float *restrict sums) {
+    for (size_t t = 0; t < n_tokens; t++) {
+        float *restrict y = job->y + (token0 + t) * job->ldy + row0;
+        const float *restrict s = sums + t * PANEL_ROWS;
+        const float *restrict bias = job->bias ? job->bias + row0 : NULL;
+        if (bias && job->add)
+            for (size_t r = 0; r < n_rows; r++) y[r] += s[r] + bias[r];
+        else if (bias)
+            for (size_t r = 0; r < n_rows; r++) y[r] = s[r] + bias[r];
+        else if (job->add)
+            for (size_t r = 0; r < n_rows; r++) y[r] += s[r];
+        else
+            memcpy(y, s, n_rows * sizeof *y);
+    }
+}
+
+/* One tile's rows over all k for few tokens. */
+static void direct_tile(sp_mode mode, const sp_linear *job, size_t row0, size_t n_rows, const word *x, size_t n_tokens,
+                        rows_scratch *scratch, float *sums) {
+    const size_t ldx = token_words(job->k), whole = job->k / BLOCK * BLOCK;
+    size_t k0 = 0;
+    while (k0 < job->k) {
+        size_t k1 = sp_min_size(k0 + CHUNK, job->k);
+        if (job->format->id == SP_FMT_BF16 && k0 < whole) k1 = whole; /* in place: no chunks */
+        source src;
+        source_open(&src, mode, job, row0, n_rows, k0, k1, scratch->stage);
+        for (size_t v = 0; v < TILE_VECTORS && v * LANES < n_rows; v++)
+            directs[n_tokens](&src, v, x + k0 / BLOCK * BLOCK_WORDS, ldx, sums);
+        k0 = k1;
+    }
+}
+
+/* Up to PANEL_ROWS rows over all k. */
+static void panel_strip(sp_mode mode, const sp_linear *job, size_t row0, size_t n_rows, const word *x, size_t n_tokens,
+                        rows_scratch *scratch) {
+    const size_t ldx = token_words(job->k), n_tiles = sp_div_up(n_rows, TILE_ROWS);
+    for (size_t k0 = 0; k0 < job->k; k0 += CHUNK) {
+        const size_t k1 = sp_min_size(k0 + CHUNK, job->k);
+        source src;
+        for (size_t tile = 0; tile < n_tiles; tile++) {
+            const size_t r0 = tile * TILE_ROWS;
+            source_open(&src, mode, job, row0 + r0, sp_min_size(TILE_ROWS, n_rows - r0), k0, k1, scratch->stage);
+            word *panel = scratch->panel + tile * TILE_ROWS * CHUNK / BLOCK * BLOCK_WORDS;
+            for (size_t v = 0; v < TILE_VECTORS; v++) {
+                if (src.f32)
+                    panel_pack_f32(&src, v, panel);
+                else
+                    panel_pack(&src, v, panel);
+            }
+        }
+        panel_product(scratch->panel, n_tiles, x + k0 / BLOCK * BLOCK_WORDS, ldx, src.n_blocks, n_tokens,
+                      scratch->sums);
+    }
+}
+
+static void run(sp_mode mode, const sp_linear *job, const sp_linear_part *part, const void *packed, size_t n_tokens,
+                void *scratch_bytes) {
+    (void)n_tokens;
+    rows_scratch *scratch = scratch_bytes;
+    const size_t ldx = token_words(job->k);
+    const bool numbers_f32 = mode == SP_MODE_FP32 && job->format->id != SP_FMT_BF16;
+    for (size_t t = part->token0; t < part->token1; t += SPAN_TOKENS) {
+        const size_t span = sp_min_size(SPAN_TOKENS, part->token1 - t);
+        const word *x = (const word *)packed + t * ldx;
+        for (size_t row = part->row0; row < part->row1; row += PANEL_ROWS) {
+            const size_t n_rows = sp_min_size(PANEL_ROWS, part->row1 - row);
+            memset(scratch->sums, 0, span * PANEL_ROWS * sizeof(float));
+            if (span > DIRECT_TOKENS || numbers_f32) {
+                panel_strip(mode, job, row, n_rows, x, span, scratch);
+            } else {
+                for (size_t r = 0; r < n_rows; r += TILE_ROWS)
+                    direct_tile(mode, job, row + r, sp_min_size(TILE_ROWS, n_rows - r), x, span, scratch,
+                                scratch->sums + r);
+            }
+            finish(job, row, n_rows, t, span, scratch->sums);
+        }
+    }
+}
+
+const sp_linear_isa ISA_TABLE = {
+    .isa = ISA_NAME,
+    .bf16_only = ISA_BF16_ONLY,
+    .row_tile = TILE_ROWS,
+    .token_tile = TILE_TOKENS,
+    .scratch_bytes = sizeof(rows_scratch),
+    .packed_bytes = packed_bytes,
+    .pack_row = pack_row,
+    .run = run,
+};
