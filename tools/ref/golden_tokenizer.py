@@ -42,7 +42,7 @@ def runs(points, key=lambda c: 0):
     return out
 
 
-def members(pre_tokenizer, points, other=None):
+def members(pre_tokenizer, points):
     """Code points that a pre-tokenizer which removes everything else keeps."""
     out = set()
     for i in range(0, len(points), 20000):
@@ -79,16 +79,18 @@ def young_points(unicodedata2):
     from tokenizers import normalizers
 
     nfc = normalizers.NFC().normalize_str
-    young = set()
+    young, known = set(), set()
     for c in CODE_POINTS:
         ch = chr(c)
         moves = nfc(ch + "\u0334") == "\u0334" + ch or nfc("\u0345" + ch) == ch + "\u0345"
-        if unicodedata2.combining(ch) and not moves and nfc(ch) == ch:
+        if moves:
+            known.add(c)
+        elif unicodedata2.combining(ch) and nfc(ch) == ch:
             young.add(c)
         decomposed = unicodedata2.normalize("NFD", ch)
         if decomposed != ch and nfc(decomposed) != unicodedata2.normalize("NFC", decomposed):
             young.update(map(ord, decomposed + ch))
-    return young
+    return young - known
 
 
 def stand_ins(reference, newest):

@@ -293,7 +293,21 @@ def write_blocks():
     print(f"quant_blocks.json: {len(text) / 1000:.0f} kB")
 
 
+def write_readme():
+    lines = ["# Small random models as GGUF", "",
+             "Written by `tools/ref/make_gguf.py` from the checkpoints in `../families`; what they must compute is in",
+             "`tests/golden/families/gguf-NAME.json`. llama.cpp loads them all; it ignores Phi-3's window and picks longrope's",
+             "factors by its context size, so there it computes something else.", "",
+             "| file | source | architecture | matrices | embedding, head | tokenizer | of note |", "|---|---|---|---|---|---|---|"]
+    for name, (source, fmt, fmt_embd, pre) in FILES.items():
+        why, cfg, _ = FAMILIES[source]
+        lines.append(f"| {name} | {source} | {ARCH[cfg['model_type']]} | {fmt.name} | {fmt_embd.name} | "
+                     f"{'gpt2, ' + pre if pre else 'llama'} | {why} |")
+    (OUT / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def main(names):
+    write_readme()
     if not names:
         write_blocks()
     for name in names or FILES:
