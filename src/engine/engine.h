@@ -19,11 +19,18 @@ typedef struct sp_engine sp_engine;
 sp_engine *sp_engine_open(const sp_model *model, const sp_plan *plan, sp_device *device, sp_error *err) SP_MUST_CHECK;
 void sp_engine_close(sp_engine *engine);
 
-/* A row in flight. n_tokens_max is the greatest length (prompt + new tokens) the row can reach: rope variants that
- * depend on the total length decide by the row's actual length, this is only for bounds. */
+/* A row in flight. n_tokens_max is the greatest length (prompt + new tokens) the row can reach, a bound only. Fails
+ * with SP_ERR_MEMORY when plan->rows are open already, or when that many tokens are more than all pages hold. */
 bool sp_engine_seq_open(sp_engine *engine, size_t n_tokens_max, uint32_t *seq, sp_error *err) SP_MUST_CHECK;
 void sp_engine_seq_close(sp_engine *engine, uint32_t seq);            /* gives its pages back */
 size_t sp_engine_seq_n_tokens(const sp_engine *engine, uint32_t seq); /* tokens in its cache */
+
+/* Says that the row's next logits will be those of its first n_length tokens (the prompt; then one more each step),
+ * before the first span that leads to them. Some rotary scalings (dynamic, longrope) turn all of a row's positions by
+ * its length: when that changes them, the cache is of no use any more and its pages are given back. Returns the tokens
+ * still in the cache; the caller feeds the others, [that, n_length), in one pass or in several. For most models nothing
+ * ever changes. */
+size_t sp_engine_seq_set_length(sp_engine *engine, uint32_t seq, size_t n_length);
 
 /* Pages that n_tokens more of this sequence would take, and pages free now. */
 size_t sp_engine_pages_needed(const sp_engine *engine, uint32_t seq, size_t n_tokens);
@@ -46,12 +53,16 @@ typedef struct {
 } sp_pass_stats;
 
 /* At most plan->pass_tokens tokens and plan->pass_logits spans that want logits; at most one span per sequence.
- * On failure (I/O, a NaN does not count) the sequences' caches are as before. stats may be NULL. */
+ * On failure (I/O, a token id outside the vocabulary, too few pages free; a NaN does not count) the sequences' caches
+ * are as before. stats may be NULL. */
 bool sp_engine_pass(sp_engine *engine, const sp_span *spans, size_t n_spans, sp_pass_stats *stats,
                     sp_error *err) SP_MUST_CHECK;
 
 /* Logits [V] of span i of the last pass (which wanted them), valid until the next pass. Raw: after the model's own cap,
  * before temperature. */
 const float *sp_engine_logits(const sp_engine *engine, size_t i_span);
+
+/* Memory held for weights, activations and rows; KV pages are touched as they are first used. */
+size_t sp_engine_memory_bytes(const sp_engine *engine);
 
 #endif

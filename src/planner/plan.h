@@ -3,13 +3,16 @@
 #ifndef SPILL_PLANNER_PLAN_H
 #define SPILL_PLANNER_PLAN_H
 
+#include <jansson.h>
+
 #include "kernels/device.h"
 #include "model/model.h"
+#include "util/buf.h"
 #include "util/error.h"
 
 typedef enum { SP_PLACE_AUTO, SP_PLACE_RESIDENT, SP_PLACE_STREAM } sp_placement;
 
-/* What the machine is: measured or read by planner/machine.c, or from a file. */
+/* What the machine is: read by planner/machine.h or from a file; rates are measured. */
 typedef struct {
     uint64_t ram_bytes;   /* RAM */
     uint64_t limit_bytes; /* min(RAM, every cgroup limit up the tree) */
@@ -25,32 +28,51 @@ typedef struct {
     sp_mode mode;
     sp_placement placement;
     uint64_t memory_bytes; /* --memory; 0: 75% of limit_bytes */
-    size_t n_threads;
     size_t rows_cap;       /* --rows; 0: none */
+    size_t pass_tokens;    /* tokens of a pass, for tests; 0: the planner's choice */
     size_t n_rows;         /* rows of the input, as far as known */
     size_t prompt_tokens;  /* sum over rows */
     size_t new_tokens;     /* sum over rows of max_tokens */
-    size_t row_tokens_max; /* longest prompt + max_tokens */
+    size_t row_tokens_max; /* longest prompt + max_tokens; 0: not known */
 } sp_plan_request;
 
 typedef struct {
     sp_placement placement; /* RESIDENT or STREAM */
     sp_mode mode;
     uint64_t budget_bytes;
-    uint64_t weight_bytes, pinned_bytes, ring_bytes;
-    uint64_t activation_bytes; /* buffers of one pass, logits included */
+    uint64_t weight_bytes;     /* as in the model */
+    uint64_t pinned_bytes;     /* weights kept in memory, embedding included */
+    uint64_t ring_bytes;       /* slots of streamed chunks */
+    uint64_t activation_bytes; /* buffers of one pass, logits included: an upper bound */
+    uint64_t overhead_bytes;   /* program, tokenizer, rows' text: an allowance */
     uint64_t kv_bytes;         /* room for KV pages: the most that may be taken */
     uint64_t kv_token_bytes;   /* of one token, all layers */
-    size_t kv_pages;           /* pages of SP_KV_PAGE_TOKENS tokens (each of all layers) */
-    size_t rows;               /* rows in flight at most */
-    size_t pass_tokens;        /* tokens of a pass at most */
-    size_t pass_logits;        /* spans that want logits in a pass at most */
-    double pass_seconds;       /* of a decode pass with `rows` rows */
-    double estimate_low_s, estimate_likely_s, estimate_high_s;
+    size_t kv_pages;     /* pages of SP_KV_PAGE_TOKENS tokens (each of all layers); a row that needs more cannot run */
+    size_t rows;         /* rows in flight at most */
+    size_t pass_tokens;  /* tokens of a pass at most, at least rows */
+    size_t pass_logits;  /* spans that want logits in a pass at most */
+    size_t ffn_block;    /* columns of gate and up that exist at a time, a multiple of SP_PACK_COLS or all */
+    size_t chunk_bytes;  /* a chunk of weights at most */
+    size_t ring_slots;   /* 0 when resident */
+    bool keep_embed;     /* an untied embedding stays in memory */
+    double pass_seconds; /* of a decode pass with `rows` rows; 0: not known, rates were not measured */
+    double estimate_low_s, estimate_likely_s, estimate_high_s; /* of the whole request; 0: not known */
 } sp_plan;
 
-/* False with SP_ERR_MEMORY (and the number of bytes that would do) when even one row does not fit. */
+/* False with SP_ERR_MEMORY (and the number of bytes that would do) when not even one row of average length fits. */
 bool sp_plan_build(const sp_model *model, const sp_machine *machine, const sp_plan_request *request, sp_plan *plan,
                    sp_error *err) SP_MUST_CHECK;
+
+/* The plan for people: two lines, each with a newline. False when the buffer failed. */
+bool sp_plan_text(const sp_model *model, const sp_machine *machine, const sp_plan_request *request, const sp_plan *plan,
+                  sp_buf *out);
+
+/* The fields of the plan event (docs: --json), without "event"; a new object of the caller's. */
+json_t *sp_plan_json(const sp_plan *plan);
+
+/* "141.1 GB", "7.2 MB": powers of 1000, as drives and model files are counted. Appends to out. */
+bool sp_plan_bytes_text(uint64_t n_bytes, sp_buf *out);
+/* "11 h 20 m", "3 m 10 s", "4.2 s" */
+bool sp_plan_seconds_text(double seconds, sp_buf *out);
 
 #endif

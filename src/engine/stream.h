@@ -1,0 +1,77 @@
+/* The weights' stream: hands every matrix of the model to the engine, in the order in which a pass needs them.
+ *
+ * That order is known for ever and cyclic: per layer q, k, v; o; gate and up by blocks of rows; down; then the head.
+ * What is handed out are chunks, runs of whole rows of one matrix. Reader threads run ahead of the engine; where a
+ * chunk lies is this module's affair: pinned (read once, kept) or in a ring of slots (read again every pass). The
+ * engine's results do not depend on where matrices are cut or kept.
+ *
+ *     readers:  file --pread--> pinned memory | ring slot
+ *     engine :  take (waits until landed) -> products -> release (the slot may be overwritten)
+ *
+ * One consumer; the readers are the stream's own. A failed read (I/O error, a file that shrank or changed) stays: every
+ * later take reports it. */
+#ifndef SPILL_ENGINE_STREAM_H
+#define SPILL_ENGINE_STREAM_H
+
+#include "model/model.h"
+#include "util/error.h"
+
+typedef struct sp_stream sp_stream;
+
+typedef enum {
+    SP_WEIGHT_Q,
+    SP_WEIGHT_K,
+    SP_WEIGHT_V,
+    SP_WEIGHT_O,
+    SP_WEIGHT_GATE,
+    SP_WEIGHT_UP,
+    SP_WEIGHT_DOWN,
+    SP_WEIGHT_HEAD,
+    SP_WEIGHT_COUNT
+} sp_weight;
+
+typedef struct {
+    size_t chunk_bytes; /* a chunk is no longer than this, but for one row that is */
+    size_t ffn_block;   /* gate and up alternate in blocks of this many rows */
+    size_t n_slots;     /* ring slots; 0: everything is pinned */
+    bool keep_embed;    /* an untied embedding is kept in memory */
+    size_t n_embed_max; /* rows that one sp_stream_embed may ask for */
+    size_t n_readers;   /* reader threads, 0: a default */
+} sp_stream_options;
+
+/* Opens the model's files and starts reading; returns at once. The model is borrowed. */
+sp_stream *sp_stream_open(const sp_model *model, const sp_stream_options *options, sp_error *err) SP_MUST_CHECK;
+void sp_stream_close(sp_stream *stream); /* NULL is fine */
+
+/* Rows [row0, row0 + n_rows) of a matrix, row_bytes apart as in the file. */
+typedef struct {
+    const void *w;
+    const sp_matrix *matrix;
+    sp_weight weight;
+    uint32_t i_layer; /* L for the head */
+    size_t row0, n_rows;
+} sp_chunk;
+
+enum { SP_STREAM_TAKE = 8 };
+
+/* The next chunks in order, at least one; more only if they have landed too and take the same input (q, k and v of a
+ * layer; gate and up of a block), so that they can be one fork-join. Returns their number, 0 on failure. They stay
+ * valid until released. */
+size_t sp_stream_take(sp_stream *stream, sp_chunk chunks[SP_STREAM_TAKE], sp_error *err) SP_MUST_CHECK;
+void sp_stream_release(sp_stream *stream); /* all that were taken */
+
+/* Ends a pass: passes over chunks that were not taken (a pass without logits needs no head), and the next take gives
+ * the first chunk again. Fails when a file has changed since it was opened. */
+bool sp_stream_end_pass(sp_stream *stream, sp_error *err) SP_MUST_CHECK;
+
+/* rows[i] = the embedding's row ids[i], in the matrix's own format; valid until the next call. ids are within V. */
+bool sp_stream_embed(sp_stream *stream, const int32_t *ids, size_t n_ids, const void **rows,
+                     sp_error *err) SP_MUST_CHECK;
+
+/* Totals since open: bytes read from files, and time that takes spent waiting. */
+uint64_t sp_stream_bytes_read(const sp_stream *stream);
+uint64_t sp_stream_wait_ns(const sp_stream *stream);
+/* Memory of pinned chunks and slots, in bytes. */
+size_t sp_stream_memory_bytes(const sp_stream *stream);
+
+#endif
