@@ -9,7 +9,7 @@ add_library(spill_flags INTERFACE)
 target_compile_options(spill_flags INTERFACE
   -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes
   -Wno-sign-conversion -ffp-contract=off -fno-math-errno)
-target_compile_definitions(spill_flags INTERFACE _GNU_SOURCE)
+target_compile_definitions(spill_flags INTERFACE _GNU_SOURCE SP_VERSION="${PROJECT_VERSION}")
 target_include_directories(spill_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(spill_flags INTERFACE -march=x86-64-v2)
