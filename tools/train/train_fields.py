@@ -1,4 +1,4 @@
-# Trains models/fields, the small model that ships with spill, from nothing: tokenizer, weights, card data.
+# Trains models/fields, the small model that ships with spill, from nothing: tokenizer, weights, sample rows.
 #
 # The model reads a short note (an order, an invoice, a meeting, a delivery) and answers with its fields as compact
 # JSON. The data is endless and synthetic (fields_data.py); every step sees new rows. The architecture is a plain
@@ -8,7 +8,11 @@
 #   pip install -r requirements.txt
 #   python train_fields.py --out ../../models/fields
 #
-# Meant for a GPU: on a few CPU cores a step takes seconds instead of a twelfth of one.
+# The committed weights: the defaults with --workers 12, 3000 steps of 128 rows, 47 M tokens, 166 s on one NVIDIA H200
+# (torch 2.11.0, transformers 5.17.0). Exact match on rows with words never seen in training: sample.jsonl 48 of 48,
+# heldout.jsonl 200 of 200, 999 of 1000 further rows (fields_data.rows(999, 1000, held_out=True)). After 1000 steps it
+# is already 0.9. On two CPU cores expect about 10 s a step. The same seed gives the same rows and tokenizer
+# everywhere; weights are bit-equal only on the same device and versions.
 
 import argparse
 import json
@@ -28,6 +32,7 @@ import fields_data
 END, START, STOP = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 PAD_ID, STOP_ID = 0, 2
 VOCAB = 1024
+MAX_TOKENS = 80  # the longest answers take 66 and the end token
 TEMPLATE = (
     "{%- for message in messages %}"
     "{{- '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
@@ -94,9 +99,8 @@ def write_weights(model, out):
 def write_rows(path, rows, prefix, tok):
     with open(path, "w", encoding="utf-8") as f:
         for i, row in enumerate(rows):
-            limit = 80
-            assert len(tok.encode(row["expected"]).ids) < limit
-            f.write(json.dumps({"custom_id": "%s-%03d" % (prefix, i), **row, "max_tokens": limit},
+            assert len(tok.encode(row["expected"]).ids) < MAX_TOKENS
+            f.write(json.dumps({"custom_id": "%s-%03d" % (prefix, i), **row, "max_tokens": MAX_TOKENS},
                                ensure_ascii=False) + "\n")
 
 
@@ -157,7 +161,7 @@ def exact_match(model, tok, rows, rows_a_time=64):
         width = max(map(len, ids))
         batch = torch.tensor([[PAD_ID] * (width - len(i)) + i for i in ids])
         mask = torch.tensor([[0] * (width - len(i)) + [1] * len(i) for i in ids])
-        out = model.generate(input_ids=batch, attention_mask=mask, max_new_tokens=80, do_sample=False,
+        out = model.generate(input_ids=batch, attention_mask=mask, max_new_tokens=MAX_TOKENS, do_sample=False,
                              eos_token_id=STOP_ID, pad_token_id=PAD_ID)
         for row, tokens in zip(part, out[:, width:].tolist()):
             end = tokens.index(STOP_ID) if STOP_ID in tokens else len(tokens)
