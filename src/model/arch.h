@@ -12,17 +12,19 @@
 
 #include "kernels/ops.h"
 
-/* Rotary embedding of one kind of layer. Frequencies are final: scaling of every type is already in them. */
+/* Rotary embedding of one kind of layer. Frequencies are final: scaling of every type is already in them, except that
+ * two types depend on how long the row is. model/rope.h says how (sp_rope_total, sp_rope_inv_freq). */
 typedef struct {
-    size_t n_dims;     /* rotating dims of a head; 0: no rotation */
+    size_t n_dims;     /* rotating dims of a head, even; 0: no rotation */
     float *inv_freq;   /* [n_dims/2] for rows of at most switch_pos positions in all, or for all when switch_pos is 0 */
     float scale;       /* attention factor, multiplies cos and sin */
     size_t switch_pos; /* longrope: rows longer than this use the _long set, for all their positions; 0: never */
     float *inv_freq_long; /* [n_dims/2] or NULL */
     float scale_long;
-    bool dynamic;        /* NTK-by-length: frequencies follow the row's length past dynamic_base_pos */
-    float theta, factor; /* for dynamic */
-    size_t dynamic_base_pos;
+    bool dynamic;            /* NTK-by-length: frequencies follow the row's length past dynamic_base_pos */
+    double theta, factor;    /* for dynamic */
+    size_t n_exponent_dims;  /* for dynamic: the divisor of exponents, int(E * partial_rotary_factor) */
+    size_t dynamic_base_pos; /* max_position_embeddings */
 } sp_rope;
 
 typedef enum { SP_FFN_GLU, SP_FFN_MOE } sp_ffn_kind;
@@ -41,7 +43,7 @@ typedef struct {
     size_t n_heads, n_kv_heads, head_dim; /* H, K, E */
     size_t d_ffn;                         /* F */
     size_t n_vocab;                       /* V: rows of embedding and head, the tokenizer may know fewer */
-    size_t n_positions;                   /* max_position_embeddings */
+    size_t n_positions; /* positions a row may have: max_position_embeddings, or what scaling makes of it */
     float norm_eps;
     bool norm_plus_one; /* Gemma: times (1 + w) */
     bool post_norms;    /* Gemma 2: norms after attention and feed-forward too */

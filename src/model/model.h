@@ -6,9 +6,8 @@
 #ifndef SPILL_MODEL_MODEL_H
 #define SPILL_MODEL_MODEL_H
 
-#include <jansson.h>
-
 #include "model/arch.h"
+#include "model/gguf.h"
 #include "util/error.h"
 
 /* Where a matrix lies: rows of `format`, row-major [n_rows, n_cols], row_bytes apart, from offset_bytes of file i_file.
@@ -43,13 +42,13 @@ typedef struct {
     sp_vector gate_bias, up_bias, down_bias;
 } sp_layer;
 
+/* A file of weights as it was when its header was read: a change under a running job shows in these. */
 typedef struct {
     const char *path;
     uint64_t n_bytes;
+    uint64_t inode;
+    uint64_t mtime_ns;
 } sp_model_file;
-
-/* Tokenizer and template of a GGUF file, as borrowed arrays (see tokenizer/tokenizer.h); NULL for a directory. */
-typedef struct sp_gguf sp_gguf;
 
 typedef struct {
     const char *path; /* as given */
@@ -65,7 +64,7 @@ typedef struct {
     uint64_t weight_bytes;  /* of all tensors in use, a tied one once */
     uint64_t n_params;
     const char *dominant_format; /* format of most bytes, for the plan line */
-    const sp_gguf *gguf;
+    const sp_gguf *gguf;         /* metadata, tokenizer and templates of a GGUF file; NULL for a directory */
 } sp_model;
 
 /* NULL on failure: SP_ERR_INPUT for a broken file, SP_ERR_SUPPORT for an architecture or feature that is not supported,
