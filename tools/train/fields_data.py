@@ -6,8 +6,8 @@
 # 42.5), dates are YYYY-MM-DD, times HH:MM, quantities written as words become numbers, titles are dropped.
 #
 # Everything comes from the templates and word lists below; all people, firms and codes are made up. Training rows draw
-# from the lists without HELD_OUT, mixed with endless made-up words, so that only copying can work; a held-out row has
-# at least one HELD_OUT word, which no training row contains (its templates are the training ones).
+# from the lists without HELD_OUT, mixed with endless made-up words, so that only copying can work; the answer of a
+# held-out row has at least one HELD_OUT word, which no training row contains (its templates are the training ones).
 #
 # Used by train_fields.py. By hand: `python fields_data.py 5` prints five training rows.
 
@@ -72,7 +72,7 @@ Orion Lyra Saturn Neptune Atlas Titan Opal Garnet Topaz Onyx""".split()
 
 FIRM_ENDS = ["Ltd", "GmbH", "AG", "Inc", "Foods", "Tools", "Media", "Partners", "Logistics", "Studio"]
 
-# Never drawn for training rows; every held-out row has at least one of the first three lists or of the nouns.
+# Never drawn for training rows; every held-out answer has at least one.
 HELD_OUT = {
     "surnames": "Albrecht Bergström Caruso Delgado Eriksson Fournier Grossmann Hidalgo Ibsen Jakubowski Kowalczyk "
                 "Lindqvist Marchetti Nakamura Oberholzer Petrov Quintero Rasmussen Schneider Takahashi Underwood "
@@ -204,13 +204,12 @@ class Words:
     """Draws the fillers of a note. `held_out` draws HELD_OUT words too."""
 
     def __init__(self, rng, held_out=False):
-        self.rng, self.held_out, self.n_unseen = rng, held_out, 0
+        self.rng, self.held_out = rng, held_out
 
     def pick(self, known, unseen, p_pseudo, pseudo_syllables=(1, 3)):
         rng = self.rng
         if self.held_out:
             if rng.random() < 0.6:
-                self.n_unseen += 1
                 return rng.choice(HELD_OUT[unseen])
             return rng.choice(known)
         if rng.random() < p_pseudo:
@@ -368,15 +367,9 @@ def _system(rng, kind):
     return rng.choice(SYSTEM_FIELDS).format(fields=", ".join(fields)), fields
 
 
-def make_row(rng, held_out=False, kind=None):
-    """{"prompt", "system"?, "expected"}: one note with its answer."""
-    words = Words(rng, held_out)
-    kind = kind or rng.choices(list(FIELDS), weights=[4, 3, 3, 3])[0]
-    while True:  # a held-out row must contain a word that no training row has, in the note's own fields
-        words.n_unseen = 0
-        text, answer = _fillers(words, kind)
-        if not held_out or words.n_unseen:
-            break
+def _row(words, kind):
+    rng = words.rng
+    text, answer = _fillers(words, kind)
     if rng.random() < 0.2:
         gap, note = _form(rng, kind, text)
     else:
@@ -389,6 +382,15 @@ def make_row(rng, held_out=False, kind=None):
     if system is not None:
         row["system"] = system
     row["expected"] = json.dumps({f: answer.get(f) for f in fields}, ensure_ascii=False, separators=(",", ":"))
+    return row
+
+
+def make_row(rng, held_out=False, kind=None):
+    """{"prompt", "system"?, "expected"}: one note with its answer; held out, the answer has a never-trained word."""
+    kind = kind or rng.choices(list(FIELDS), weights=[4, 3, 3, 3])[0]
+    row = _row(Words(rng, held_out), kind)
+    while held_out and not any(w.lower() in NEVER_TRAINED for w in re.findall(r"\w+", row["expected"])):
+        row = _row(Words(rng, held_out), kind)
     return row
 
 
