@@ -1,22 +1,27 @@
-/* 16 x 16 dwords, for the AVX-512 products. Four rows meet in one register on loading (masked broadcasts of 128 bits:
- * no shuffles), rows r, r + 4, r + 8, r + 12, so that two rounds of unpacking inside 128-bit quarters finish the job.
- */
+/* 16 x 16 dwords, for the AVX-512 products. Whole cache lines are loaded, each once: rows of a matrix are often a
+ * multiple of 4 KB apart, so that all 16 lines compete for the 8 ways of one L1 set, and a second look at a line would
+ * find it gone. Two rounds of unpacking inside 128-bit quarters, then two that move quarters. */
 static inline void transpose(const uint8_t *const *rows, size_t offset, words *out) {
-#define QUARTER(r) _mm_loadu_si128((const __m128i *)(const void *)(rows[r] + offset + quarter * 16))
-    for (size_t quarter = 0; quarter < 4; quarter++) { /* dwords 0..3, 4..7, ... */
-        __m512i four[4];
-        for (size_t r = 0; r < 4; r++) {
-            four[r] = _mm512_castsi128_si512(QUARTER(r));
-            four[r] = _mm512_mask_broadcast_i32x4(four[r], 0x00f0, QUARTER(r + 4));
-            four[r] = _mm512_mask_broadcast_i32x4(four[r], 0x0f00, QUARTER(r + 8));
-            four[r] = _mm512_mask_broadcast_i32x4(four[r], 0xf000, QUARTER(r + 12));
-        }
-        const __m512i low01 = _mm512_unpacklo_epi32(four[0], four[1]), high01 = _mm512_unpackhi_epi32(four[0], four[1]);
-        const __m512i low23 = _mm512_unpacklo_epi32(four[2], four[3]), high23 = _mm512_unpackhi_epi32(four[2], four[3]);
-        out[quarter * 4 + 0] = _mm512_unpacklo_epi64(low01, low23);
-        out[quarter * 4 + 1] = _mm512_unpackhi_epi64(low01, low23);
-        out[quarter * 4 + 2] = _mm512_unpacklo_epi64(high01, high23);
-        out[quarter * 4 + 3] = _mm512_unpackhi_epi64(high01, high23);
+    __m512i row[16], four[16];
+    UNROLL for (size_t r = 0; r < 16; r++) row[r] = _mm512_loadu_si512(rows[r] + offset);
+    UNROLL for (size_t r = 0; r < 16; r += 4) { /* four[r + i]: dword 4q + i of rows r..r+3 in quarter q */
+        const __m512i low01 = _mm512_unpacklo_epi32(row[r], row[r + 1]);
+        const __m512i high01 = _mm512_unpackhi_epi32(row[r], row[r + 1]);
+        const __m512i low23 = _mm512_unpacklo_epi32(row[r + 2], row[r + 3]);
+        const __m512i high23 = _mm512_unpackhi_epi32(row[r + 2], row[r + 3]);
+        four[r + 0] = _mm512_unpacklo_epi64(low01, low23);
+        four[r + 1] = _mm512_unpackhi_epi64(low01, low23);
+        four[r + 2] = _mm512_unpacklo_epi64(high01, high23);
+        four[r + 3] = _mm512_unpackhi_epi64(high01, high23);
     }
-#undef QUARTER
+    UNROLL for (size_t i = 0; i < 4; i++) {
+        const __m512i q02_low = _mm512_shuffle_i32x4(four[i], four[4 + i], 0x88); /* quarters 0, 2 of each */
+        const __m512i q13_low = _mm512_shuffle_i32x4(four[i], four[4 + i], 0xdd);
+        const __m512i q02_high = _mm512_shuffle_i32x4(four[8 + i], four[12 + i], 0x88);
+        const __m512i q13_high = _mm512_shuffle_i32x4(four[8 + i], four[12 + i], 0xdd);
+        out[i] = _mm512_shuffle_i32x4(q02_low, q02_high, 0x88);
+        out[4 + i] = _mm512_shuffle_i32x4(q13_low, q13_high, 0x88);
+        out[8 + i] = _mm512_shuffle_i32x4(q02_low, q02_high, 0xdd);
+        out[12 + i] = _mm512_shuffle_i32x4(q13_low, q13_high, 0xdd);
+    }
 }

@@ -1,6 +1,7 @@
 /* Products for AVX2 and FMA: eight rows a vector, 2 x 6 accumulators of one chain at a time in 16 registers. */
 #include <immintrin.h>
 
+#include "kernels/cpu/linear_unroll.h"
 #include "kernels/internal.h"
 
 typedef __m256 vec;

@@ -1,6 +1,7 @@
 /* Products for AVX-512: sixteen rows a vector; both chains of a 2 x 6 tile fit in 32 registers. */
 #include <immintrin.h>
 
+#include "kernels/cpu/linear_unroll.h"
 #include "kernels/internal.h"
 
 typedef __m512 vec;

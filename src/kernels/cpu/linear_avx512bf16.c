@@ -6,6 +6,7 @@
  * (docs/decisions/001-vdpbf16ps.md). */
 #include <immintrin.h>
 
+#include "kernels/cpu/linear_unroll.h"
 #include "kernels/internal.h"
 
 typedef __m512 vec;

@@ -41,7 +41,9 @@ enum {
     CHUNK = 256, /* columns of a panel: a tile's share stays in L1, and is a whole number of any format's blocks */
     SPAN_TOKENS = 256, /* tokens whose partial sums are kept at a time */
     LINE_WORDS = 64 / sizeof(word),
-    AHEAD_BYTES = 1024, /* prefetch distance along a row: measured, 512 to 2048 are alike, without it a third is lost */
+    /* Prefetch distance along a row, and into L2: with 16 rows read side by side (their lines share an L1 set, so L1
+     * could not hold what is fetched ahead) 2048 gives what reading in sequence does, 512 and 4096 a tenth less. */
+    AHEAD_BYTES = 2048,
 };
 
 typedef struct {
@@ -49,13 +51,6 @@ typedef struct {
     _Alignas(64) uint8_t stage[TILE_ROWS * CHUNK * sizeof(float)]; /* dequantized rows, or a padded tail */
     _Alignas(64) float sums[SPAN_TOKENS * PANEL_ROWS];             /* C: [token][row] */
 } rows_scratch;
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 static size_t token_words(size_t k) { return sp_div_up(k, BLOCK) * BLOCK_WORDS + LINE_WORDS; }
 
@@ -82,12 +77,12 @@ typedef struct {
     const uint8_t *rows[TILE_ROWS]; /* those past the matrix's end repeat its last row: their sums are dropped */
     bool f32;                       /* numbers are fp32, else bf16 */
     size_t n_blocks;
-    size_t next_tile_bytes; /* from a row to the same place in the tile after this one; a prefetch hint */
+    size_t next_bytes; /* from a row to what this thread reads in its place next: a prefetch hint */
 } source;
 
 /* Columns [k0, k1) of n_rows (<= TILE_ROWS) rows from row0: in place where that is possible, else through the stage. */
 static void source_open(source *src, sp_mode mode, const sp_linear *job, size_t row0, size_t n_rows, size_t k0,
-                        size_t k1, uint8_t *stage) {
+                        size_t k1, size_t next_bytes, uint8_t *stage) {
     const sp_format *format = job->format;
     const uint8_t *first =
         (const uint8_t *)job->w + row0 * job->row_bytes + k0 / format->block_elems * format->block_bytes;
@@ -95,7 +90,7 @@ static void source_open(source *src, sp_mode mode, const sp_linear *job, size_t 
     const bool in_place = format->id == SP_FMT_BF16 && n == padded;
     src->f32 = mode == SP_MODE_FP32 && format->id != SP_FMT_BF16;
     src->n_blocks = padded / BLOCK;
-    src->next_tile_bytes = in_place ? n_rows * job->row_bytes : 0;
+    src->next_bytes = next_bytes;
     const size_t elem_bytes = src->f32 ? sizeof(float) : sizeof(sp_bf16), stage_row_bytes = padded * elem_bytes;
     for (size_t r = 0; r < n_rows; r++) {
         const uint8_t *row = first + r * job->row_bytes;
@@ -121,6 +116,8 @@ static void panel_pack(const source *src, size_t v, word *restrict panel) {
     enum { STEPS = LANES * CHAIN / BLOCK_DWORDS }; /* words from one transposition of bf16 pairs */
     for (size_t b = 0; b < src->n_blocks; b++) {
         word *e = panel + b * BLOCK_WORDS * TILE_ROWS + v * LANES, *o = e + CHAIN * TILE_ROWS;
+        UNROLL for (size_t r = 0; r < LANES; r++)
+            __builtin_prefetch(rows[r] + b * BLOCK * sizeof(sp_bf16) + src->next_bytes, 0, 2);
         for (size_t part = 0; part < BLOCK_DWORDS / LANES; part++) {
             transpose(rows, b * BLOCK * sizeof(sp_bf16) + part * LANES * sizeof(uint32_t), dwords);
             UNROLL for (size_t i = 0; i < STEPS; i++) {
@@ -152,6 +149,8 @@ static void panel_pack_f32(const source *src, size_t v, word *restrict panel) {
 /* sums[t][r] += sum over blocks of (e + o), for n_tokens (a constant where this is inlined) x TILE_ROWS outputs. */
 ALWAYS_INLINE void tile_product(const word *restrict w, const word *restrict x, size_t ldx, size_t n_blocks,
                                 float *restrict sums, const size_t n_tokens) {
+    const word *xt[TILE_TOKENS];
+    UNROLL for (size_t t = 0; t < n_tokens; t++) xt[t] = x + t * ldx;
     for (size_t b = 0; b < n_blocks; b++) {
         vec acc[2][TILE_TOKENS][TILE_VECTORS];
         UNROLL for (size_t half = 0; half < 2; half++) {
@@ -162,7 +161,7 @@ ALWAYS_INLINE void tile_product(const word *restrict w, const word *restrict x, 
                 UNROLL for (size_t v = 0; v < TILE_VECTORS; v++) wv[v] =
                     words_load(w + (half * CHAIN + i) * TILE_ROWS + v * LANES);
                 UNROLL for (size_t t = 0; t < n_tokens; t++) UNROLL for (size_t v = 0; v < TILE_VECTORS; v++)
-                    acc[half][t][v] = mac(acc[half][t][v], wv[v], x + t * ldx + half * CHAIN + i);
+                    acc[half][t][v] = mac(acc[half][t][v], wv[v], xt[t] + half * CHAIN + i);
             }
         }
         UNROLL for (size_t t = 0; t < n_tokens; t++) UNROLL for (size_t v = 0; v < TILE_VECTORS; v++) {
@@ -170,7 +169,10 @@ ALWAYS_INLINE void tile_product(const word *restrict w, const word *restrict x, 
             vec_store(c, vec_add(vec_load(c), vec_add(acc[0][t][v], acc[1][t][v])));
         }
         w += BLOCK_WORDS * TILE_ROWS;
-        x += BLOCK_WORDS;
+        UNROLL for (size_t t = 0; t < n_tokens; t++) {
+            xt[t] += BLOCK_WORDS;
+            KEEP(xt[t]);
+        }
     }
 }
 
@@ -181,8 +183,8 @@ typedef void tile_fn(const word *restrict w, const word *restrict x, size_t ldx,
         tile_product(w, x, ldx, n_blocks, sums, n);                                                   \
     }
 TILE(1)
-TILE(2) TILE(3) TILE(4) TILE(5)
-    TILE(6) _Static_assert(TILE_TOKENS == 6, "one function for each number of tokens in a tile");
+TILE(2)
+TILE(3) TILE(4) TILE(5) TILE(6) _Static_assert(TILE_TOKENS == 6, "one function for each number of tokens in a tile");
 static tile_fn *const tiles[] = {NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
 
 /* All tokens over one chunk of the panel; n_tokens is cut evenly, so that no tile is much smaller than the others. */
@@ -205,15 +207,15 @@ ALWAYS_INLINE void direct_product(const source *src, size_t v, const word *restr
     enum { STEPS = LANES * CHAIN / BLOCK_DWORDS };
     const uint8_t *const *rows = src->rows + v * LANES;
     const size_t row_bytes = src->n_blocks * BLOCK * sizeof(sp_bf16);
+    const size_t distance = sp_min_size(AHEAD_BYTES, row_bytes);
     vec c[DIRECT_TOKENS];
     UNROLL for (size_t t = 0; t < n_tokens; t++) c[t] = vec_load(sums + t * PANEL_ROWS + v * LANES);
     for (size_t b = 0; b < src->n_blocks; b++) {
         const size_t at = b * BLOCK * sizeof(sp_bf16);
-        size_t ahead = at + AHEAD_BYTES;
-        if (ahead >= row_bytes) ahead += src->next_tile_bytes - row_bytes;
+        const size_t ahead = at + distance < row_bytes ? at + distance : at + distance - row_bytes + src->next_bytes;
         vec acc[2][DIRECT_TOKENS];
         UNROLL for (size_t t = 0; t < n_tokens; t++) acc[0][t] = acc[1][t] = vec_zero();
-        UNROLL for (size_t r = 0; r < LANES; r++) __builtin_prefetch(rows[r] + ahead);
+        UNROLL for (size_t r = 0; r < LANES; r++) __builtin_prefetch(rows[r] + ahead, 0, 2);
         UNROLL for (size_t part = 0; part < BLOCK_DWORDS / LANES; part++) {
             words dwords[LANES];
             transpose(rows, at + part * LANES * sizeof(uint32_t), dwords);
@@ -245,12 +247,12 @@ DIRECT(2)
 DIRECT(3)
 DIRECT(4)
 #endif
-    static direct_fn *const directs[] = {NULL, direct_1,
+static direct_fn *const directs[] = {NULL, direct_1,
 #if DIRECT_TOKENS >= 2
-                                         direct_2,
+                                     direct_2,
 #endif
 #if DIRECT_TOKENS >= 4
-                                         direct_3, direct_4
+                                     direct_3, direct_4
 #endif
 };
 
@@ -283,7 +285,7 @@ static void direct_tile(sp_mode mode, const sp_linear *job, size_t row0, size_t 
         size_t k1 = sp_min_size(k0 + CHUNK, job->k);
         if (job->format->id == SP_FMT_BF16 && k0 < whole) k1 = whole; /* in place: no chunks */
         source src;
-        source_open(&src, mode, job, row0, n_rows, k0, k1, scratch->stage);
+        source_open(&src, mode, job, row0, n_rows, k0, k1, n_rows * job->row_bytes, scratch->stage);
         for (size_t v = 0; v < TILE_VECTORS && v * LANES < n_rows; v++)
             directs[n_tokens](&src, v, x + k0 / BLOCK * BLOCK_WORDS, ldx, sums);
         k0 = k1;
@@ -293,13 +295,18 @@ static void direct_tile(sp_mode mode, const sp_linear *job, size_t row0, size_t 
 /* Up to PANEL_ROWS rows over all k. */
 static void panel_strip(sp_mode mode, const sp_linear *job, size_t row0, size_t n_rows, const word *x, size_t n_tokens,
                         rows_scratch *scratch) {
+    const sp_format *format = job->format;
     const size_t ldx = token_words(job->k), n_tiles = sp_div_up(n_rows, TILE_ROWS);
     for (size_t k0 = 0; k0 < job->k; k0 += CHUNK) {
         const size_t k1 = sp_min_size(k0 + CHUNK, job->k);
+        const size_t here = k0 / format->block_elems * format->block_bytes;
+        const size_t next_bytes =
+            k1 < job->k ? CHUNK / format->block_elems * format->block_bytes : PANEL_ROWS * job->row_bytes - here;
         source src;
         for (size_t tile = 0; tile < n_tiles; tile++) {
             const size_t r0 = tile * TILE_ROWS;
-            source_open(&src, mode, job, row0 + r0, sp_min_size(TILE_ROWS, n_rows - r0), k0, k1, scratch->stage);
+            source_open(&src, mode, job, row0 + r0, sp_min_size(TILE_ROWS, n_rows - r0), k0, k1, next_bytes,
+                        scratch->stage);
             word *panel = scratch->panel + tile * TILE_ROWS * CHUNK / BLOCK * BLOCK_WORDS;
             for (size_t v = 0; v < TILE_VECTORS; v++) {
                 if (src.f32)

@@ -1,6 +1,7 @@
 /* Products in plain C: one lane, fmaf. The specification the other ISAs are tested against, and the last resort. */
 #include <math.h>
 
+#include "kernels/cpu/linear_unroll.h"
 #include "kernels/internal.h"
 
 typedef float vec;
