@@ -1,0 +1,140 @@
+/* util: errors, buffers, arena, sizes, UTF-8, JSON numbers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "util/arena.h"
+#include "util/buf.h"
+#include "util/error.h"
+#include "util/json.h"
+#include "util/size.h"
+#include "util/utf8.h"
+
+static void test_error_is_one_printable_line(void **state) {
+    (void)state;
+    sp_error err = {0};
+    assert_false(sp_fail(&err, SP_ERR_INPUT, "a\nb\033[2J %s", "\xff\xc3\xa9"));
+    assert_string_equal(err.text, "a\\x0ab\\x1b[2J \\xff\xc3\xa9");
+    sp_fail(&err, SP_ERR_IO, "second"); /* the first failure wins */
+    assert_int_equal(err.code, SP_ERR_INPUT);
+    sp_error_wrap(&err, "layer %d", 3);
+    assert_true(strncmp(err.text, "layer 3: a", 10) == 0);
+}
+
+static void test_long_error_is_cut(void **state) {
+    (void)state;
+    char text[3000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    sp_error err = {0};
+    sp_fail(&err, SP_ERR_INPUT, "head %s", text);
+    assert_true(strlen(err.text) < 500);
+    assert_true(strncmp(err.text, "head x", 6) == 0);
+    assert_string_equal(err.text + strlen(err.text) - 3, "...");
+}
+
+static void test_buffer_limit(void **state) {
+    (void)state;
+    sp_buf buf = {.limit_bytes = 10};
+    assert_true(sp_buf_text(&buf, "12345"));
+    assert_false(sp_buf_text(&buf, "678901"));
+    assert_true(buf.failed && buf.n_bytes == 5);
+    assert_string_equal(buf.data, "12345");
+    sp_buf_clear(&buf);
+    assert_true(sp_buf_printf(&buf, "%d-%s", 7, "x"));
+    assert_string_equal(buf.data, "7-x");
+    sp_buf_deinit(&buf);
+}
+
+static void test_arena(void **state) {
+    (void)state;
+    sp_arena arena = {0};
+    char *small = sp_arena_text(&arena, "abc", 3);
+    char *big = sp_arena_alloc(&arena, 1 << 20);
+    assert_string_equal(small, "abc");
+    assert_true((uintptr_t)big % 16 == 0 && big[0] == 0 && big[(1 << 20) - 1] == 0);
+    sp_arena_deinit(&arena);
+    assert_null(arena.head);
+}
+
+static void test_sizes(void **state) {
+    (void)state;
+    size_t out = 7;
+    assert_false(sp_mul_size(SIZE_MAX / 2, 3, &out));
+    assert_false(sp_add_size(SIZE_MAX, 1, &out));
+    assert_int_equal(out, 7);
+    assert_true(sp_mul_size(6, 7, &out) && out == 42);
+    assert_int_equal(sp_round_up(33, 32), 64);
+    assert_int_equal(sp_div_up(33, 32), 2);
+}
+
+static void test_utf8_lossy(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes, *text;
+    } cases[] = {
+        {"plain", "plain"},
+        {"\xc3\xa9", "\xc3\xa9"},
+        {"a\xff"
+         "b",
+         "a\xef\xbf\xbd"
+         "b"},
+        {"\xf0\x9f\x98", "\xef\xbf\xbd"},                             /* a cut character is one part */
+        {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},     /* a surrogate is three */
+        {"\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd"},                     /* overlong */
+        {"\xf0\x9f\x98\x80\xe2\x82", "\xf0\x9f\x98\x80\xef\xbf\xbd"}, /* whole, then cut */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sp_buf out = {0};
+        assert_true(sp_utf8_lossy(&out, cases[i].bytes, strlen(cases[i].bytes)));
+        assert_string_equal(out.data, cases[i].text);
+        sp_buf_deinit(&out);
+    }
+}
+
+static void test_json_numbers(void **state) {
+    (void)state;
+    static const struct {
+        double value;
+        const char *text;
+    } cases[] = {
+        {1, "1.0"},      {0.1, "0.1"},
+        {1e16, "1e+16"}, {1e15, "1000000000000000.0"},
+        {1e-5, "1e-05"}, {0.0001, "0.0001"},
+        {-2.5, "-2.5"},  {1.5e300, "1.5e+300"},
+        {0, "0.0"},      {123456.789, "123456.789"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sp_buf out = {0};
+        assert_true(sp_json_real(&out, cases[i].value));
+        assert_string_equal(out.data, cases[i].text);
+        sp_buf_deinit(&out);
+    }
+}
+
+static void test_json_quote(void **state) {
+    (void)state;
+    sp_buf out = {0};
+    assert_true(sp_json_quote(&out, "a\"b\\\n\x01\xc3\xa9\0z", 10));
+    assert_string_equal(out.data, "\"a\\\"b\\\\\\n\\u0001\xc3\xa9\\u0000z\"");
+    sp_buf_deinit(&out);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_error_is_one_printable_line),
+        cmocka_unit_test(test_long_error_is_cut),
+        cmocka_unit_test(test_buffer_limit),
+        cmocka_unit_test(test_arena),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_utf8_lossy),
+        cmocka_unit_test(test_json_numbers),
+        cmocka_unit_test(test_json_quote),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
