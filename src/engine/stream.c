@@ -29,11 +29,6 @@
 enum { ALIGN = 64, PIECE_BYTES = 1 << 20, N_READERS = 4, HUGE_PAGE = 2 << 20 };
 
 typedef struct {
-    int fd;
-    struct stat opened; /* as it was at open */
-} source;
-
-typedef struct {
     bool pinned;      /* else it goes through the ring */
     size_t at_bytes;  /* pinned: its place, from base */
     size_t n_missing; /* pinned: bytes not read yet */
@@ -62,8 +57,8 @@ struct sp_stream {
     const sp_model *model;
     sp_arena arena;
     sp_schedule schedule;
-    source *sources; /* [n_files] */
-    size_t n_sources;
+    int *fds; /* [n_files], n_fds open */
+    size_t n_fds;
 
     item *items; /* [n_extents] */
     slot *slots; /* [n_slots] */
@@ -98,35 +93,30 @@ struct sp_stream {
 
 /* ---- files ---- */
 
-static bool open_sources(sp_stream *s, sp_error *err) {
+static bool is_as_read(const sp_model_file *file, const struct stat *now) {
+    uint64_t mtime_ns = (uint64_t)now->st_mtim.tv_sec * 1000000000u + (uint64_t)now->st_mtim.tv_nsec;
+    return now->st_ino == file->inode && (uint64_t)now->st_size == file->n_bytes && mtime_ns == file->mtime_ns;
+}
+
+static bool open_files(sp_stream *s, sp_error *err) {
     for (size_t i = 0; i < s->model->n_files; i++) {
         const sp_model_file *file = &s->model->files[i];
         int fd = open(file->path, O_RDONLY | O_CLOEXEC);
         if (fd < 0) return sp_fail_errno(err, "%s cannot be opened", file->path);
-        source *src = &s->sources[s->n_sources++];
-        src->fd = fd;
-        if (fstat(fd, &src->opened) != 0) return sp_fail_errno(err, "%s: fstat", file->path);
-        if ((uint64_t)src->opened.st_size != file->n_bytes)
-            return sp_fail(err, SP_ERR_IO, "%s has %lld bytes, had %llu when its header was read: it has changed",
-                           file->path, (long long)src->opened.st_size, (unsigned long long)file->n_bytes);
+        s->fds[s->n_fds++] = fd;
     }
     return true;
 }
 
-static bool same_file(const struct stat *a, const struct stat *b) {
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
-           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
-}
-
-/* The files that were opened are still there under their names, and nobody wrote to them. */
-static bool check_sources(const sp_stream *s, sp_error *err) {
-    for (size_t i = 0; i < s->n_sources; i++) {
-        const char *path = s->model->files[i].path;
+/* The files are what they were when their headers were read: those that are open, and those under their names. */
+static bool check_files(const sp_stream *s, sp_error *err) {
+    for (size_t i = 0; i < s->model->n_files; i++) {
+        const sp_model_file *file = &s->model->files[i];
         struct stat held, named;
-        if (fstat(s->sources[i].fd, &held) != 0) return sp_fail_errno(err, "%s: fstat", path);
-        if (stat(path, &named) != 0) return sp_fail_errno(err, "%s: the model's file is gone", path);
-        if (!same_file(&held, &s->sources[i].opened) || !same_file(&named, &held))
-            return sp_fail(err, SP_ERR_IO, "%s has changed while it was being read", path);
+        if (fstat(s->fds[i], &held) != 0) return sp_fail_errno(err, "%s: fstat", file->path);
+        if (stat(file->path, &named) != 0) return sp_fail_errno(err, "%s: the model's file is gone", file->path);
+        if (!is_as_read(file, &held) || !is_as_read(file, &named))
+            return sp_fail(err, SP_ERR_IO, "%s has changed since its header was read: start again", file->path);
     }
     return true;
 }
@@ -136,7 +126,7 @@ static bool read_all(sp_stream *s, const sp_matrix *matrix, uint64_t offset_byte
     const char *path = s->model->files[matrix->i_file].path;
     size_t n_done = 0;
     while (n_done < n_bytes) {
-        ssize_t n = pread(s->sources[matrix->i_file].fd, to + n_done, n_bytes - n_done, (off_t)(offset_bytes + n_done));
+        ssize_t n = pread(s->fds[matrix->i_file], to + n_done, n_bytes - n_done, (off_t)(offset_bytes + n_done));
         if (n < 0 && errno == EINTR) continue;
         if (n < 0)
             return sp_fail_errno(err, "%s: reading '%s' at byte %llu", path, matrix->name,
@@ -297,11 +287,11 @@ static bool all_landed(sp_stream *s, bool *landed, sp_error *err) {
 }
 
 bool sp_stream_end_pass(sp_stream *s, sp_error *err) {
-    if (s->n_slots > 0) return pass_over(s, err) && check_sources(s, err);
+    if (s->n_slots > 0) return pass_over(s, err) && check_files(s, err);
     s->taking = (cursor){.turn = s->taking.turn + 1};
     if (s->settled) return true;
     bool landed = false;
-    if (!all_landed(s, &landed, err) || !check_sources(s, err)) return false;
+    if (!all_landed(s, &landed, err) || !check_files(s, err)) return false;
     s->settled = landed;
     return true;
 }
@@ -403,7 +393,7 @@ sp_stream *sp_stream_open(const sp_model *model, const sp_stream_options *option
     sp_stream *s = SP_ARENA_NEW(&arena, sp_stream);
     s->model = model;
     sp_schedule_build(model, options->chunk_bytes, options->ffn_block, &arena, &s->schedule);
-    s->sources = SP_ARENA_ARRAY(&arena, source, model->n_files);
+    s->fds = SP_ARENA_ARRAY(&arena, int, model->n_files);
     s->items = SP_ARENA_ARRAY(&arena, item, s->schedule.n_extents);
     s->slots = SP_ARENA_ARRAY(&arena, slot, sp_max_size(1, options->n_slots));
     s->n_slots = options->n_slots;
@@ -413,7 +403,7 @@ sp_stream *sp_stream_open(const sp_model *model, const sp_stream_options *option
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->landed, NULL);
     pthread_cond_init(&s->space, NULL);
-    if (open_sources(s, err) && map_memory(s, options->keep_embed, err) &&
+    if (open_files(s, err) && check_files(s, err) && map_memory(s, options->keep_embed, err) &&
         start_readers(s, options->n_readers ? options->n_readers : N_READERS, err))
         return s;
     sp_stream_close(s);
@@ -431,7 +421,7 @@ void sp_stream_close(sp_stream *s) {
     pthread_cond_destroy(&s->landed);
     pthread_cond_destroy(&s->space);
     if (s->mapping) munmap(s->mapping, s->mapped_bytes);
-    for (size_t i = 0; i < s->n_sources; i++) close(s->sources[i].fd);
+    for (size_t i = 0; i < s->n_fds; i++) close(s->fds[i]);
     sp_arena arena = s->arena;
     sp_arena_deinit(&arena);
 }

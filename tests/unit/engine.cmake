@@ -1,0 +1,6 @@
+foreach(test engine_kv engine_stream)
+  spill_test(${test}_test LABEL unit
+    SOURCES ${test}_test.c engine_synthetic.c
+    DEPS engine planner model kernels util
+    LIBS PkgConfig::CMOCKA)
+endforeach()

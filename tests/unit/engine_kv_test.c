@@ -1,0 +1,100 @@
+/* Pages of the KV cache: last in, first out; shared pages; zeroed when reused; resident size follows use. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/kv.h"
+
+enum { LAYERS = 3, PAGE_BYTES = 8192, PAGES = 64 };
+
+static sp_kv *open_kv(void) {
+    sp_error err = {0};
+    sp_kv *kv = sp_kv_open(LAYERS, PAGE_BYTES, PAGES, &err);
+    assert_non_null(kv);
+    return kv;
+}
+
+static void takes_every_page_once(void **state) {
+    (void)state;
+    sp_kv *kv = open_kv();
+    bool seen[PAGES] = {false};
+    for (size_t i = 0; i < PAGES; i++) {
+        assert_int_equal(sp_kv_pages_free(kv), PAGES - i);
+        uint32_t page = sp_kv_take(kv);
+        assert_true(page < PAGES);
+        assert_false(seen[page % PAGES]);
+        seen[page % PAGES] = true;
+    }
+    assert_int_equal(sp_kv_pages_free(kv), 0);
+    sp_kv_close(kv);
+}
+
+static void reuses_the_last_page_first(void **state) {
+    (void)state;
+    sp_kv *kv = open_kv();
+    uint32_t a = sp_kv_take(kv), b = sp_kv_take(kv), c = sp_kv_take(kv);
+    sp_kv_drop(kv, a);
+    sp_kv_drop(kv, c);
+    assert_int_equal(sp_kv_take(kv), c);
+    assert_int_equal(sp_kv_take(kv), a);
+    sp_kv_drop(kv, b);
+    sp_kv_close(kv);
+}
+
+static void a_shared_page_outlives_its_first_owner(void **state) {
+    (void)state;
+    sp_kv *kv = open_kv();
+    uint32_t page = sp_kv_take(kv);
+    sp_kv_share(kv, page);
+    sp_kv_drop(kv, page);
+    assert_int_equal(sp_kv_pages_free(kv), PAGES - 1);
+    sp_kv_drop(kv, page);
+    assert_int_equal(sp_kv_pages_free(kv), PAGES);
+    sp_kv_close(kv);
+}
+
+static void a_reused_page_is_zero_in_every_layer(void **state) {
+    (void)state;
+    sp_kv *kv = open_kv();
+    uint32_t page = sp_kv_take(kv);
+    for (size_t l = 0; l < LAYERS; l++) memset((char *)sp_kv_layer(kv, l) + page * PAGE_BYTES, 0xff, PAGE_BYTES);
+    sp_kv_drop(kv, page);
+    assert_int_equal(sp_kv_take(kv), page);
+    static const char zeros[PAGE_BYTES];
+    for (size_t l = 0; l < LAYERS; l++)
+        assert_memory_equal((char *)sp_kv_layer(kv, l) + page * PAGE_BYTES, zeros, PAGE_BYTES);
+    sp_kv_close(kv);
+}
+
+static void untouched_pages_take_no_memory(void **state) {
+    (void)state;
+    sp_kv *kv = open_kv();
+    size_t system_page = (size_t)sysconf(_SC_PAGESIZE), n_bytes = (size_t)PAGE_BYTES * PAGES;
+    uint32_t page = sp_kv_take(kv);
+    ((char *)sp_kv_layer(kv, 0))[page * PAGE_BYTES] = 1;
+    unsigned char resident[PAGES * PAGE_BYTES / 4096];
+    assert_true(n_bytes / system_page <= sizeof resident);
+    assert_int_equal(mincore(sp_kv_layer(kv, 0), n_bytes, resident), 0);
+    size_t n_resident = 0;
+    for (size_t i = 0; i < n_bytes / system_page; i++) n_resident += resident[i] & 1;
+    assert_int_equal(n_resident, 1);
+    sp_kv_close(kv);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_every_page_once),
+        cmocka_unit_test(reuses_the_last_page_first),
+        cmocka_unit_test(a_shared_page_outlives_its_first_owner),
+        cmocka_unit_test(a_reused_page_is_zero_in_every_layer),
+        cmocka_unit_test(untouched_pages_take_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
