@@ -28,7 +28,7 @@ typedef struct {
 #endif
 
 static const isa_row isas[] = {
-    {"amx", SP_CPU_AMX_BF16, NULL, NULL, false},
+    {"amx", SP_CPU_AMX_BF16, NULL, ON_X86(sp_linear_amx)},
     {"avx512bf16", SP_CPU_AVX512BF16, "avx512", ON_X86(sp_linear_avx512bf16)},
     {"avx512", SP_CPU_AVX512, NULL, ON_X86(sp_linear_avx512)},
     {"avx2", SP_CPU_AVX2, NULL, ON_X86(sp_linear_avx2)},
