@@ -139,6 +139,7 @@ static bool take_elems(cursor *c, sp_arena *arena, sp_gguf_value *value) {
         value->data = texts;
         for (size_t i = 0; i < value->n_elems; i++)
             if (!take_text(c, &texts[i])) return false;
+        if (!value->is_array) texts[0].text = sp_arena_text(arena, texts[0].text, texts[0].n_bytes);
         return true;
     }
     size_t n_bytes = 0;

@@ -32,7 +32,7 @@ typedef enum { /* numbers of the format */
 } sp_gguf_type;
 
 typedef struct {
-    const char *text; /* any bytes, not NUL-terminated */
+    const char *text; /* any bytes; a NUL stands behind a single value, none behind an element of an array */
     size_t n_bytes;
 } sp_gguf_text;
 
@@ -56,7 +56,8 @@ const sp_gguf_value *sp_gguf_at(const sp_gguf *gguf, size_t i);
 bool sp_gguf_get_text(const sp_gguf *gguf, const char *key, sp_gguf_text *out, bool *found,
                       sp_error *err) SP_MUST_CHECK;
 bool sp_gguf_get_int(const sp_gguf *gguf, const char *key, int64_t fallback, int64_t *out, sp_error *err) SP_MUST_CHECK;
-bool sp_gguf_get_bool(const sp_gguf *gguf, const char *key, bool fallback, bool *out, sp_error *err) SP_MUST_CHECK;
+/* 1, 0, or -1 when the key is absent. */
+bool sp_gguf_get_flag(const sp_gguf *gguf, const char *key, int *out, sp_error *err) SP_MUST_CHECK;
 bool sp_gguf_get_texts(const sp_gguf *gguf, const char *key, const sp_gguf_text **out, size_t *n,
                        sp_error *err) SP_MUST_CHECK;
 bool sp_gguf_get_floats(const sp_gguf *gguf, const char *key, const float **out, size_t *n,

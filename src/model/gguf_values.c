@@ -8,7 +8,7 @@
 enum { FIELD_MAX_ELEMS = 4096 };
 
 static bool fail_type(const sp_gguf_value *value, const char *want, sp_error *err) {
-    return sp_fail(err, SP_ERR_INPUT, "GGUF key %s is %s of type %d, want %s", value->key,
+    return sp_fail(err, SP_ERR_INPUT, "key %s is %s of type %d, want %s", value->key,
                    value->is_array ? "an array" : "a value", (int)value->type, want);
 }
 
@@ -75,7 +75,7 @@ json_t *sp_gguf_fields(const sp_gguf *gguf, const char *prefix, sp_error *err) {
         bool is_long = value->is_array && (value->n_elems > FIELD_MAX_ELEMS || value->type == SP_GGUF_TEXT);
         if (is_long || strncmp(value->key, prefix, n_prefix) != 0) continue;
         if (json_object_set_new(fields, value->key + n_prefix, field_to_json(value)) == 0) continue;
-        sp_fail(err, SP_ERR_INPUT, "GGUF key %s is not a finite number or UTF-8 text", value->key);
+        sp_fail(err, SP_ERR_INPUT, "key %s is not a finite number or UTF-8 text", value->key);
         json_decref(fields);
         return NULL;
     }
@@ -100,12 +100,12 @@ bool sp_gguf_get_int(const sp_gguf *gguf, const char *key, int64_t fallback, int
     return (!value->is_array && int_at(value, 0, out)) || fail_type(value, "a whole number", err);
 }
 
-bool sp_gguf_get_bool(const sp_gguf *gguf, const char *key, bool fallback, bool *out, sp_error *err) {
+bool sp_gguf_get_flag(const sp_gguf *gguf, const char *key, int *out, sp_error *err) {
     const sp_gguf_value *value = sp_gguf_find(gguf, key);
-    *out = fallback;
+    *out = -1;
     if (!value) return true;
     if (value->is_array || value->type != SP_GGUF_BOOL) return fail_type(value, "a bool", err);
-    *out = *(const uint8_t *)value->data != 0;
+    *out = *(const uint8_t *)value->data;
     return true;
 }
 

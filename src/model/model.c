@@ -105,7 +105,7 @@ static bool fill_gguf_stops(owner *o, sp_error *err) {
     json_t *object = sp_gguf_fields(o->gguf, fields.inside, err);
     fields.object = object;
     arch->stop_ids = ids;
-    bool good = object != NULL;
+    bool good = object || sp_error_wrap(err, "%s", o->model.path);
     for (size_t i = 0; good && i < sizeof keys / sizeof keys[0]; i++)
         good = sp_config_ids_if(&fields, keys[i], arch->n_vocab, ids, STOP_IDS_MAX, &arch->n_stop_ids, err);
     json_decref(object);
