@@ -1,0 +1,276 @@
+/* A tokenizer from GGUF metadata: the same parts as a tokenizer.json has, chosen by two names.
+ *
+ * "gpt2" is byte-level BPE with merges; `pre` names the splitting of the model that the file was made from. "llama" is
+ * SentencePiece's BPE: no merges, but a score for each token. The regular expressions are facts about those models. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tokenizer/load.h"
+
+#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define SPACES "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define CL100K_BUT_DIGITS(digits) \
+    CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" SPACES
+#define LLAMA3 CL100K_BUT_DIGITS("\\p{N}{1,3}")
+#define QWEN2 CL100K_BUT_DIGITS("\\p{N}")
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define CASED(tail) "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" tail "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" tail
+#define TEKKEN CASED("") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" SPACES
+#define O200K CASED(CONTRACTION "?") "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" SPACES
+#define CJK "[\\u4e00-\\u9fa5\\u3040-\\u309f\\u30a0-\\u30ff]+"
+#define DEEPSEEK3                                                                                         \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| " \
+    "?[\\p{P}\\p{S}]+[\\r\\n]*" SPACES
+
+enum { MAX_SPLITS = 6 };
+typedef struct {
+    const char *name;
+    bool ignore_merges, add_bos, digits, nfc;
+    const char *splits[MAX_SPLITS]; /* one after another, isolated; before them single digits if `digits` */
+} pre_kind;
+
+static const pre_kind pre_kinds[] = {
+    {"llama-bpe", .ignore_merges = true, .add_bos = true, .splits = {LLAMA3}},
+    {"llama3", .ignore_merges = true, .add_bos = true, .splits = {LLAMA3}},
+    {"llama-v3", .ignore_merges = true, .add_bos = true, .splits = {LLAMA3}},
+    {"falcon3", .ignore_merges = true, .add_bos = true, .splits = {LLAMA3}},
+    {"pixtral", .ignore_merges = true, .add_bos = true, .splits = {LLAMA3}},
+    {"dbrx", .splits = {LLAMA3}},
+    {"smaug-bpe", .splits = {LLAMA3}},
+    {"qwen2", .nfc = true, .splits = {QWEN2}},
+    {"deepseek-r1-qwen", .nfc = true, .splits = {QWEN2}},
+    {"megrez", .nfc = true, .splits = {QWEN2}},
+    {"stablelm2", .splits = {QWEN2}},
+    {"tekken", .ignore_merges = true, .add_bos = true, .splits = {TEKKEN}},
+    {"gpt-4o", .splits = {O200K}},
+    {"llama4", .splits = {O200K}},
+    {"gpt-2", .splits = {GPT2}},
+    {"phi-2", .splits = {GPT2}},
+    {"mpt", .splits = {GPT2}},
+    {"olmo", .splits = {GPT2}},
+    {"jais", .splits = {GPT2}},
+    {"exaone4", .splits = {GPT2}},
+    {"smollm", .digits = true, .splits = {GPT2}},
+    {"starcoder", .digits = true, .splits = {GPT2}},
+    {"refact", .digits = true, .splits = {GPT2}},
+    {"command-r", .digits = true, .splits = {GPT2}},
+    {"codeshell", .digits = true, .splits = {GPT2}},
+    {"deepseek-v3", .splits = {"\\p{N}{1,3}", CJK, DEEPSEEK3}},
+    {"deepseek-coder", .splits = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+",
+                                  "[\\u4e00-\\u9fa5\\u0800-\\u4e00\\uac00-\\ud7ff]+", "\\p{N}"}},
+    {"default", .splits = {"[\\p{P}$+<=>^~|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+};
+
+enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER, TYPE_UNUSED, TYPE_BYTE };
+
+static int32_t type_of(const sp_tokenizer_gguf *src, size_t id) { return src->types ? src->types[id] : TYPE_NORMAL; }
+
+/* A token's text must be UTF-8 here; what is not is made so, which leaves it a token that no text gives. */
+static bool add_token(sp_tokenizer *t, const sp_tokenizer_gguf *src, size_t id, sp_error *err) {
+    sp_tokenizer_text token = src->tokens[id];
+    int32_t type = type_of(src, id);
+    bool special = type == TYPE_CONTROL || type == TYPE_UNKNOWN;
+    uint8_t flags = special ? SP_TOK_ADDED | SP_TOK_SPECIAL : SP_TOK_MODEL | (type == TYPE_USER ? SP_TOK_ADDED : 0);
+    if (type == TYPE_BYTE) flags = SP_TOK_MODEL;
+    sp_buf text = {0};
+    for (size_t i = 0; i < token.n_bytes;) {
+        bool valid;
+        size_t step = sp_utf8_step(token.text + i, token.n_bytes - i, &valid);
+        if (valid)
+            sp_buf_add(&text, token.text + i, step);
+        else
+            sp_buf_text(&text, "\xef\xbf\xbd");
+        i += step ? step : token.n_bytes - i;
+    }
+    bool ok = !text.failed || sp_fail(err, SP_ERR_MEMORY, "no memory for token %zu", id);
+    ok = ok && sp_vocab_add(&t->vocab, (int64_t)id, text.data ? text.data : "", text.n_bytes, flags, err);
+    sp_buf_deinit(&text);
+    return ok;
+}
+
+static bool add_tokens(sp_tokenizer *t, const sp_tokenizer_gguf *src, sp_error *err) {
+    for (size_t id = 0; id < src->n_tokens; id++)
+        if (!add_token(t, src, id, err)) return false;
+    return sp_vocab_index_literal(&t->vocab, err);
+}
+
+/* Control and user-defined tokens are found in the text; longer ones first comes from the matcher. */
+static bool match_tokens(sp_tokenizer *t, sp_error *err) {
+    for (size_t id = 0; id < t->vocab.n_ids; id++) {
+        sp_added_token token = {.id = (int32_t)id};
+        if (!(t->vocab.flags[id] & SP_TOK_ADDED) || t->vocab.literal[id].n_bytes == 0) continue;
+        if (!sp_tokenizer_match_added(t, token, err)) return false;
+    }
+    return true;
+}
+
+/* Merges that name absent tokens cannot take place; files have them, and they are passed over. */
+static bool add_merges(sp_tokenizer *t, const sp_tokenizer_gguf *src, sp_error *err) {
+    sp_buf joined = {0};
+    bool ok = sp_bpe_reserve(&t->bpe, src->n_merges, err);
+    for (size_t rank = 0; ok && rank < src->n_merges; rank++) {
+        sp_tokenizer_text merge = src->merges[rank];
+        const char *space = merge.n_bytes > 1 ? memchr(merge.text + 1, ' ', merge.n_bytes - 1) : NULL;
+        if (!space) {
+            ok = sp_fail(err, SP_ERR_INPUT, "merge %zu has no space", rank);
+            break;
+        }
+        size_t left = (size_t)(space - merge.text), right = merge.n_bytes - left - 1;
+        sp_buf_clear(&joined);
+        if (!sp_buf_add(&joined, merge.text, left) || !sp_buf_add(&joined, space + 1, right)) {
+            ok = sp_fail(err, SP_ERR_MEMORY, "no memory for merge %zu", rank);
+            break;
+        }
+        int32_t a = sp_vocab_find_literal(&t->vocab, merge.text, left);
+        int32_t b = sp_vocab_find_literal(&t->vocab, space + 1, right);
+        int32_t c = sp_vocab_find_literal(&t->vocab, joined.data, joined.n_bytes);
+        if (a >= 0 && b >= 0 && c >= 0)
+            sp_bpe_merge_add(&t->bpe, (uint32_t)a, (uint32_t)b, (uint32_t)rank, (uint32_t)c);
+    }
+    sp_buf_deinit(&joined);
+    return ok;
+}
+
+static bool setup_gpt2(sp_tokenizer *t, const sp_tokenizer_gguf *src, bool *add_bos, sp_error *err) {
+    const char *name = src->pre ? src->pre : "default";
+    const pre_kind *kind = NULL;
+    for (size_t i = 0; i < sizeof pre_kinds / sizeof pre_kinds[0]; i++)
+        if (strcmp(pre_kinds[i].name, name) == 0) kind = &pre_kinds[i];
+    if (!kind) {
+        char shown[48];
+        return sp_fail(err, SP_ERR_SUPPORT, "tokenizer.ggml.pre '%s' is not supported",
+                       sp_printable(name, strlen(name), shown, sizeof shown));
+    }
+    *add_bos = kind->add_bos;
+    t->bpe.ignore_merges = kind->ignore_merges;
+    if (kind->nfc && !sp_load_add_norm(t, SP_NORM_NFC, err)) return false;
+    if (kind->digits) {
+        sp_pre *digits = sp_load_add_pre(t, SP_PRE_SPLIT, err);
+        if (!digits) return false;
+        digits->pattern.kind = SP_PATTERN_NUMERIC;
+    }
+    for (size_t i = 0; i < MAX_SPLITS && kind->splits[i]; i++)
+        if (!sp_load_add_regex(t, kind->splits[i], strlen(kind->splits[i]), err)) return false;
+    return sp_load_add_byte_level(t, false, false, err) && sp_load_add_decoder(t, SP_DEC_BYTE_LEVEL, err) &&
+           add_tokens(t, src, err) && add_merges(t, src, err);
+}
+
+/* ---- llama: scores ---- */
+
+typedef struct {
+    float score;
+    uint32_t id;
+} scored;
+
+static int by_falling_score(const void *a, const void *b) {
+    const scored *x = a, *y = b;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* ranks[id]: place of the score among all, equal scores sharing one: then the leftmost merge is first. */
+static bool rank_scores(sp_tokenizer *t, const sp_tokenizer_gguf *src, sp_error *err) {
+    size_t n = src->n_tokens;
+    scored *all = malloc((n + 1) * sizeof *all);
+    t->bpe.ranks = malloc((n + 1) * sizeof *t->bpe.ranks);
+    if (!all || !t->bpe.ranks) {
+        free(all);
+        return sp_fail(err, SP_ERR_MEMORY, "no memory for %zu scores", n);
+    }
+    for (size_t id = 0; id < n; id++)
+        all[id] = (scored){isnan(src->scores[id]) ? -INFINITY : src->scores[id], (uint32_t)id};
+    qsort(all, n, sizeof *all, by_falling_score);
+    uint32_t rank = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && all[i].score != all[i - 1].score) rank++;
+        bool merges = type_of(src, all[i].id) != TYPE_BYTE && (t->vocab.flags[all[i].id] & SP_TOK_MODEL);
+        t->bpe.ranks[all[i].id] = merges ? rank : UINT32_MAX;
+    }
+    free(all);
+    return true;
+}
+
+static bool setup_llama(sp_tokenizer *t, const sp_tokenizer_gguf *src, sp_error *err) {
+    static const char marker[] = "\xe2\x96\x81"; /* U+2581 */
+    bool prefix = src->add_space_prefix != 0;
+    if (!src->scores) return sp_fail(err, SP_ERR_INPUT, "tokenizer 'llama' without tokenizer.ggml.scores");
+    sp_norm *prepend = prefix ? sp_load_add_norm(t, SP_NORM_PREPEND, err) : NULL;
+    if (prefix && !prepend) return false;
+    if (prepend) prepend->content = marker, prepend->n_bytes = sizeof marker - 1;
+    sp_norm *spaces = sp_load_add_norm(t, SP_NORM_REPLACE, err);
+    if (!spaces) return false;
+    spaces->content = marker;
+    spaces->n_bytes = sizeof marker - 1;
+    spaces->pattern = (sp_pattern){.kind = SP_PATTERN_LITERAL, .literal = " ", .n_bytes = 1};
+    sp_dec *unmark = sp_load_add_decoder(t, SP_DEC_REPLACE, err);
+    if (!unmark) return false;
+    *unmark = (sp_dec){.kind = SP_DEC_REPLACE,
+                       .pattern = marker,
+                       .pattern_bytes = sizeof marker - 1,
+                       .content = " ",
+                       .content_bytes = 1};
+    if (!sp_load_add_decoder(t, SP_DEC_BYTE_FALLBACK, err) || !sp_load_add_decoder(t, SP_DEC_FUSE, err)) return false;
+    sp_dec *strip = prefix ? sp_load_add_decoder(t, SP_DEC_STRIP, err) : NULL;
+    if (prefix && !strip) return false;
+    if (strip) strip->pattern = " ", strip->pattern_bytes = 1, strip->n_start = 1;
+    t->bpe.by_score = t->bpe.byte_fallback = true;
+    return add_tokens(t, src, err) && rank_scores(t, src, err) && sp_bpe_reserve(&t->bpe, 0, err);
+}
+
+/* ---- */
+
+static bool set_special(sp_tokenizer *t, const char *name, int64_t id, sp_error *err) {
+    if (id < 0) return true;
+    if ((size_t)id >= t->vocab.n_ids)
+        return sp_fail(err, SP_ERR_INPUT, "%s has id %lld, but there are %zu tokens", name, (long long)id,
+                       t->vocab.n_ids);
+    if (!sp_load_special(t, name, sp_vocab_text(&t->vocab, (size_t)id), t->vocab.literal[id].n_bytes, err))
+        return false;
+    if (strcmp(name, "bos_token") == 0) t->bos_id = (int32_t)id; /* two tokens may share a text */
+    if (strcmp(name, "eos_token") == 0) t->eos_id = (int32_t)id;
+    return true;
+}
+
+static bool surround(sp_tokenizer *t, bool add_bos, bool add_eos) {
+    if (add_bos && t->bos_id >= 0) {
+        t->prefix = SP_ARENA_NEW(&t->arena, int32_t);
+        t->prefix[t->n_prefix++] = t->bos_id;
+    }
+    if (add_eos && t->eos_id >= 0) {
+        t->suffix = SP_ARENA_NEW(&t->arena, int32_t);
+        t->suffix[t->n_suffix++] = t->eos_id;
+    }
+    return true;
+}
+
+static bool setup(sp_tokenizer *t, const sp_tokenizer_gguf *src, sp_error *err) {
+    char shown[48];
+    bool add_bos = false, add_eos = false;
+    if (strcmp(src->model, "gpt2") == 0) {
+        if (!setup_gpt2(t, src, &add_bos, err)) return false;
+    } else if (strcmp(src->model, "llama") == 0) {
+        add_bos = true;
+        if (!setup_llama(t, src, err)) return false;
+    } else {
+        return sp_fail(err, SP_ERR_SUPPORT, "tokenizer.ggml.model '%s' is not supported, only gpt2 and llama",
+                       sp_printable(src->model, strlen(src->model), shown, sizeof shown));
+    }
+    if (src->add_bos >= 0) add_bos = src->add_bos;
+    if (src->add_eos >= 0) add_eos = src->add_eos;
+    if (!set_special(t, "bos_token", src->bos_id, err) || !set_special(t, "eos_token", src->eos_id, err) ||
+        !set_special(t, "unk_token", src->unk_id, err))
+        return false;
+    if (src->unk_id >= 0 && t->bpe.by_score) t->bpe.unk_id = (int32_t)src->unk_id;
+    return surround(t, add_bos, add_eos) && match_tokens(t, err) && sp_tokenizer_finish(t, err);
+}
+
+sp_tokenizer *sp_tokenizer_open_gguf(const sp_tokenizer_gguf *src, sp_error *err) {
+    sp_tokenizer *t = sp_tokenizer_new(err);
+    if (t && setup(t, src, err)) return t;
+    sp_error_wrap(err, "GGUF tokenizer");
+    sp_tokenizer_free(t);
+    return NULL;
+}

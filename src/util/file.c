@@ -1,0 +1,38 @@
+/* Whole files. O_NONBLOCK keeps the open from waiting on a FIFO that lies where a file should. */
+#include "util/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool read_into(int fd, const char *path, size_t n_bytes, sp_buf *out, sp_error *err) {
+    char *to = sp_buf_reserve(out, n_bytes);
+    if (!to) return sp_fail(err, SP_ERR_MEMORY, "%s: no memory for %zu bytes", path, n_bytes);
+    for (size_t done = 0; done < n_bytes;) {
+        ssize_t got = read(fd, to + done, n_bytes - done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return sp_fail_errno(err, "%s", path);
+        if (got == 0) return sp_fail(err, SP_ERR_IO, "%s: it became shorter while it was read", path);
+        done += (size_t)got;
+    }
+    out->n_bytes += n_bytes;
+    out->data[out->n_bytes] = '\0';
+    return true;
+}
+
+bool sp_file_read(const char *path, size_t max_bytes, sp_buf *out, sp_error *err) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st;
+    bool ok = false;
+    if (fd < 0 || fstat(fd, &st) != 0)
+        sp_fail_errno(err, "%s", path);
+    else if (!S_ISREG(st.st_mode))
+        sp_fail(err, SP_ERR_INPUT, "%s: not a regular file", path);
+    else if ((uint64_t)st.st_size > max_bytes)
+        sp_fail(err, SP_ERR_INPUT, "%s: %lld bytes, at most %zu are read", path, (long long)st.st_size, max_bytes);
+    else
+        ok = read_into(fd, path, (size_t)st.st_size, out, err);
+    if (fd >= 0) close(fd);
+    return ok;
+}

@@ -1,0 +1,12 @@
+/* Whole small files into memory, with a bound. Thread-safe. */
+#ifndef SPILL_UTIL_FILE_H
+#define SPILL_UTIL_FILE_H
+
+#include "util/buf.h"
+#include "util/error.h"
+
+/* Appends the file's bytes to *out. Fails, naming the path, for what is no regular file, for more than max_bytes, and
+ * for a file that shrinks while it is read. */
+bool sp_file_read(const char *path, size_t max_bytes, sp_buf *out, sp_error *err) SP_MUST_CHECK;
+
+#endif
