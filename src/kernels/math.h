@@ -18,6 +18,14 @@
 #define SP_EXP_INF 0x1.62e43p+6f    /* the least x whose exp is past FLT_MAX: infinity from here on */
 #define SP_EXP_ZERO -0x1.5d589ep+6f /* the least x whose exp is a normal number: zero below */
 
+/* 2^f = 1 + f (c0 + c1 f + ..), |f| <= 1/2, relative error at most 2^-23.3: attention's weights, which are at most 1 */
+#define SP_EXP2_C_0 0x1.62e42ap-1f
+#define SP_EXP2_C_1 0x1.ebf9a2p-3f
+#define SP_EXP2_C_2 0x1.c6b58ep-5f
+#define SP_EXP2_C_3 0x1.3cf4d6p-7f
+#define SP_EXP2_C_4 0x1.5cc5ap-10f
+#define SP_EXP2_ZERO -126.0f /* zero from here down */
+
 /* tanh(x) = x + x^3 (c0 + c1 x^2 + ..), |x| < 0.625, relative error at most 2^-27.7; past it 1 - 2 / (exp(2|x|) + 1) */
 #define SP_TANH_SPLIT 0.625f
 #define SP_TANH_C_0 -0x1.555532p-2f

@@ -105,6 +105,10 @@ def main():
     hi = nint(log(2) * mpf(2) ** 15) / mpf(2) ** 15
     print(f"#define SP_LN2_HI {hex_of(hi)}f\n#define SP_LN2_LO {hex_of(to_f32(log(2) - hi))}f\n")
 
+    # fitted divided by f, which changes sign inside; the interval is lopsided so that no node is 0
+    c, e = fit(lambda f: (2 ** f - 1) / f, lambda f: abs(f) * 2 ** -f, powers(0, 1, 5), -mpf("0.5001"), mpf("0.5002"), to_f32)
+    show("EXP2_C", c, e, "2^f = 1 + f (c0 + c1 f + ..), |f| <= 1/2, relative error", "f")
+
     c, e = fit(lambda x: tanh(x) - x, lambda x: 1 / tanh(x), powers(3, 2, 5), tiny, mpf("0.625"), to_f32)
     show("TANH_C", c, e, "tanh(x) = x + x^3 (c0 + c1 x^2 + ..), |x| <= 0.625, relative error", "f")
 

@@ -38,11 +38,17 @@ LANES void v16_store_n(float *p, size_t n, v16 a) {
     _mm256_maskstore_ps(p, lanes_below(n, 0), a.lo);
     _mm256_maskstore_ps(p + 8, lanes_below(n, 8), a.hi);
 }
-LANES void v16_load_pairs(const sp_bf16 *p, v16 *even, v16 *odd) {
+LANES v16 v16_load_even(const sp_bf16 *p) {
+    __m256i lo = _mm256_loadu_si256((const __m256i *)p), hi = _mm256_loadu_si256((const __m256i *)(p + 16));
+    return (v16){as_float(_mm256_slli_epi32(lo, 16)), as_float(_mm256_slli_epi32(hi, 16))};
+}
+LANES v16 v16_load_odd(const sp_bf16 *p) {
+    __asm__ volatile(
+        "" ::
+            : "memory"); /* load again: kept in registers since the even halves, accumulators would spill */
     __m256i lo = _mm256_loadu_si256((const __m256i *)p), hi = _mm256_loadu_si256((const __m256i *)(p + 16));
     __m256i high_half = int1((int32_t)0xffff0000u);
-    *even = (v16){as_float(_mm256_slli_epi32(lo, 16)), as_float(_mm256_slli_epi32(hi, 16))};
-    *odd = (v16){as_float(_mm256_and_si256(lo, high_half)), as_float(_mm256_and_si256(hi, high_half))};
+    return (v16){as_float(_mm256_and_si256(lo, high_half)), as_float(_mm256_and_si256(hi, high_half))};
 }
 
 LANES v16 v16_add(v16 a, v16 b) { return (v16){_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }

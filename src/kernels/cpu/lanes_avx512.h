@@ -22,10 +22,9 @@ LANES v16 v16_load(const float *p) { return _mm512_loadu_ps(p); }
 LANES void v16_store(float *p, v16 a) { _mm512_storeu_ps(p, a); }
 LANES v16 v16_load_n(const float *p, size_t n) { return _mm512_maskz_loadu_ps(first_lanes(n), p); }
 LANES void v16_store_n(float *p, size_t n, v16 a) { _mm512_mask_storeu_ps(p, first_lanes(n), a); }
-LANES void v16_load_pairs(const sp_bf16 *p, v16 *even, v16 *odd) {
-    __m512i pairs = _mm512_loadu_si512(p);
-    *even = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
-    *odd = _mm512_castsi512_ps(_mm512_and_si512(pairs, int1((int32_t)0xffff0000u)));
+LANES v16 v16_load_even(const sp_bf16 *p) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16)); }
+LANES v16 v16_load_odd(const sp_bf16 *p) {
+    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), int1((int32_t)0xffff0000u)));
 }
 
 LANES v16 v16_add(v16 a, v16 b) { return _mm512_add_ps(a, b); }

@@ -46,12 +46,16 @@ LANES void v16_store_n(float *p, size_t n, v16 a) {
     v16_store(lane, a);
     memcpy(p, lane, n * sizeof *p);
 }
-LANES void v16_load_pairs(const sp_bf16 *p, v16 *even, v16 *odd) {
-    EACH_PART {
-        uint32x4_t pairs = vreinterpretq_u32_u16(vld1q_u16(p + 8 * i));
-        even->part[i] = as_float(vshlq_n_u32(pairs, 16));
-        odd->part[i] = as_float(vandq_u32(pairs, vdupq_n_u32(0xffff0000u)));
-    }
+LANES uint32x4_t load_pairs(const sp_bf16 *p, int i) { return vreinterpretq_u32_u16(vld1q_u16(p + 8 * i)); }
+LANES v16 v16_load_even(const sp_bf16 *p) {
+    v16 r;
+    EACH_PART r.part[i] = as_float(vshlq_n_u32(load_pairs(p, i), 16));
+    return r;
+}
+LANES v16 v16_load_odd(const sp_bf16 *p) {
+    v16 r;
+    EACH_PART r.part[i] = as_float(vandq_u32(load_pairs(p, i), vdupq_n_u32(0xffff0000u)));
+    return r;
 }
 
 LANES v16 v16_add(v16 a, v16 b) {

@@ -50,10 +50,16 @@ LANES v16 v16_load_n(const float *p, size_t n) {
 LANES void v16_store_n(float *p, size_t n, v16 a) {
     for (size_t j = 0; j < n; j++) p[j] = a.lane[j];
 }
-/* 16 pairs of bf16: their first and their second halves. */
-LANES void v16_load_pairs(const sp_bf16 *p, v16 *even, v16 *odd) {
-    EACH_LANE even->lane[j] = sp_bf16_to_f32(p[2 * j]);
-    EACH_LANE odd->lane[j] = sp_bf16_to_f32(p[2 * j + 1]);
+/* 16 pairs of bf16: their first halves, their second halves. */
+LANES v16 v16_load_even(const sp_bf16 *p) {
+    v16 r;
+    EACH_LANE r.lane[j] = sp_bf16_to_f32(p[2 * j]);
+    return r;
+}
+LANES v16 v16_load_odd(const sp_bf16 *p) {
+    v16 r;
+    EACH_LANE r.lane[j] = sp_bf16_to_f32(p[2 * j + 1]);
+    return r;
 }
 
 LANES v16 v16_add(v16 a, v16 b) {
