@@ -1,0 +1,6 @@
+foreach(test io_ring io_drive)
+  spill_test(${test}_test LABEL unit
+    SOURCES ${test}_test.c
+    DEPS io util
+    LIBS PkgConfig::CMOCKA)
+endforeach()
