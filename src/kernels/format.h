@@ -40,8 +40,10 @@ static inline sp_bf16 sp_bf16_from_f32(float value) {
         float f;
         uint32_t u;
     } bits = {value};
-    if ((bits.u & 0x7fffffffu) > 0x7f800000u) return (sp_bf16)(bits.u >> 16 | 0x40u);
-    return (sp_bf16)((bits.u + 0x7fffu + (bits.u >> 16 & 1u)) >> 16);
+    /* by masks, not branches, so that loops of it become vectors */
+    const uint32_t is_nan = (uint32_t)0 - ((bits.u & 0x7fffffffu) > 0x7f800000u);
+    const uint32_t rounded = (bits.u + 0x7fffu + (bits.u >> 16 & 1u)) >> 16, quiet = bits.u >> 16 | 0x40u;
+    return (sp_bf16)((quiet & is_nan) | (rounded & ~is_nan));
 }
 static inline float sp_bf16_to_f32(sp_bf16 value) {
     union {

@@ -9,12 +9,20 @@
 #include "kernels/ops.h"
 
 /* Runs of n_elems numbers (whole blocks) of each format to fp32, exact, and to bf16, that fp32 rounded to nearest even.
- * quant/quant.inc.c compiled per ISA. */
+ * The scalar table (format.c) has every format; NULL in another falls through to it. */
 typedef struct {
     void (*to_f32[SP_FMT_COUNT])(const void *src, size_t n_elems, float *dst);
     void (*to_bf16[SP_FMT_COUNT])(const void *src, size_t n_elems, sp_bf16 *dst);
 } sp_quant_isa;
 extern const sp_quant_isa sp_quant_scalar, sp_quant_avx2, sp_quant_avx512;
+
+static inline void sp_dequantize_f32(const sp_quant_isa *isa, sp_format_id id, const void *src, size_t n, float *dst) {
+    (isa->to_f32[id] ? isa : &sp_quant_scalar)->to_f32[id](src, n, dst);
+}
+static inline void sp_dequantize_bf16(const sp_quant_isa *isa, sp_format_id id, const void *src, size_t n,
+                                      sp_bf16 *dst) {
+    (isa->to_bf16[id] ? isa : &sp_quant_scalar)->to_bf16[id](src, n, dst);
+}
 
 /* A task's share of a product: these rows of the matrix over these tokens. */
 typedef struct {

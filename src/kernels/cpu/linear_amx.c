@@ -211,7 +211,7 @@ static void open_rows(a_tiles *a, const sp_linear *job, size_t row0, size_t n_ro
     }
     for (size_t r = 0; r < n_rows; r++) {
         sp_bf16 *staged = scratch->stage + r * padded;
-        sp_quant_avx512.to_bf16[format->id](first + r * job->row_bytes, n, staged);
+        sp_dequantize_bf16(&sp_quant_avx512, format->id, first + r * job->row_bytes, n, staged);
         memset(staged + n, 0, (padded - n) * sizeof *staged);
     }
     a->stride = padded * sizeof(sp_bf16);

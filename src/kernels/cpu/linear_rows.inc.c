@@ -90,17 +90,19 @@ static void source_open(source *src, sp_mode mode, const sp_linear *job, size_t 
     const bool in_place = format->id == SP_FMT_BF16 && n == padded;
     src->f32 = mode == SP_MODE_FP32 && format->id != SP_FMT_BF16;
     src->n_blocks = padded / BLOCK;
-    src->next_bytes = next_bytes;
+    src->next_bytes = in_place ? next_bytes : 0; /* the stage is in cache */
+    const size_t row_bytes = n / format->block_elems * format->block_bytes;
     const size_t elem_bytes = src->f32 ? sizeof(float) : sizeof(sp_bf16), stage_row_bytes = padded * elem_bytes;
     for (size_t r = 0; r < n_rows; r++) {
         const uint8_t *row = first + r * job->row_bytes;
         src->rows[r] = row;
         if (in_place) continue;
+        for (size_t at = 0; at < row_bytes; at += 64) __builtin_prefetch(row + at + next_bytes, 0, 2);
         uint8_t *staged = stage + r * stage_row_bytes;
         if (src->f32)
-            ISA_QUANT.to_f32[format->id](row, n, (float *)(void *)staged);
+            sp_dequantize_f32(&ISA_QUANT, format->id, row, n, (float *)(void *)staged);
         else
-            ISA_QUANT.to_bf16[format->id](row, n, (sp_bf16 *)(void *)staged);
+            sp_dequantize_bf16(&ISA_QUANT, format->id, row, n, (sp_bf16 *)(void *)staged);
         memset(staged + n * elem_bytes, 0, (padded - n) * elem_bytes);
         src->rows[r] = staged;
     }

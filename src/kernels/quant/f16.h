@@ -1,8 +1,9 @@
 /* F16: IEEE half. Every half, denormals included, is a normal fp32 (or 0, inf, NaN), so the conversion is exact.
  *
- * Without branches, so that the compiler can turn a run of it into vectors: a normal half is its bits shifted, with the
- * exponent moved from bias 15 to 127; a denormal one m * 2^-24 is (2^-14 + m * 2^-24) - 2^-14, where no step is
- * denormal in fp32 (denormals are zero in the compute environment); inf and NaN get the greatest exponent. */
+ * Selected by masks, not branches, so that the compiler turns a run of it into vectors: a normal half is its bits
+ * shifted, with the exponent moved from bias 15 to 127; a denormal one m * 2^-24 is (2^-14 + m * 2^-24) - 2^-14, where
+ * no step is denormal in fp32 (denormals are zero in the compute environment); inf and NaN get the greatest exponent.
+ */
 #ifndef SPILL_KERNELS_QUANT_F16_H
 #define SPILL_KERNELS_QUANT_F16_H
 
@@ -15,14 +16,15 @@ static inline float sp_f16_to_f32(uint16_t half) {
     union {
         uint32_t u;
         float f;
-    } normal, tiny;
-    const uint32_t bias = 112u << 23; /* 127 - 15 */
-    uint32_t shifted = (half & 0x7fffu) << 13, exponent = shifted & 0x0f800000u;
+    } tiny, value;
+    const uint32_t bias = 112u << 23, top = 31u << 23; /* 127 - 15; the exponent of inf and NaN, shifted */
+    const uint32_t shifted = (half & 0x7fffu) << 13, exponent = shifted & top;
+    const uint32_t is_tiny = (uint32_t)0 - (exponent == 0), is_top = (uint32_t)0 - (exponent == top);
     tiny.u = shifted + bias + (1u << 23);
     tiny.f -= 0x1p-14f;
-    normal.u = shifted + bias + (exponent == 0x0f800000u ? bias : 0u);
-    normal.u = (exponent == 0 ? tiny.u : normal.u) | (half & 0x8000u) << 16;
-    return normal.f;
+    value.u = (tiny.u & is_tiny) | ((shifted + bias + (bias & is_top)) & ~is_tiny);
+    value.u |= (half & 0x8000u) << 16;
+    return value.f;
 }
 
 static inline void decode_F16(const uint8_t *restrict block, float *restrict out) {

@@ -4,24 +4,22 @@
 #define SPILL_KERNELS_QUANT_Q4_1_H
 
 #include <stdint.h>
-#include <string.h>
 
 #include "kernels/format.h"
 #include "kernels/quant/f16.h"
 
-typedef struct {
-    uint16_t d, m; /* halves */
+typedef struct __attribute__((packed)) { /* at any address */
+    uint16_t d, m;                       /* halves */
     uint8_t q[16];
 } block_q4_1;
 _Static_assert(sizeof(block_q4_1) == 20, "Q4_1 block");
 
 static inline void decode_Q4_1(const uint8_t *restrict bytes, float *restrict out) {
-    block_q4_1 b;
-    memcpy(&b, bytes, sizeof b);
-    const float d = sp_f16_to_f32(b.d), m = sp_f16_to_f32(b.m);
+    const block_q4_1 *b = (const void *)bytes;
+    const float d = sp_f16_to_f32(b->d), m = sp_f16_to_f32(b->m);
     for (int j = 0; j < 16; j++) {
-        out[j] = d * (float)(b.q[j] & 15) + m;
-        out[j + 16] = d * (float)(b.q[j] >> 4) + m;
+        out[j] = d * (float)(b->q[j] & 15) + m;
+        out[j + 16] = d * (float)(b->q[j] >> 4) + m;
     }
 }
 
