@@ -37,7 +37,7 @@ void sp_file_close(sp_file *file) {
     file->fd = -1;
 }
 
-bool sp_file_read(const sp_file *file, uint64_t offset_bytes, void *data, size_t n_bytes, sp_error *err) {
+bool sp_file_read_at(const sp_file *file, uint64_t offset_bytes, void *data, size_t n_bytes, sp_error *err) {
     for (size_t done = 0; done < n_bytes;) {
         size_t want = n_bytes - done < READ_MAX_BYTES ? n_bytes - done : READ_MAX_BYTES;
         ssize_t got = pread(file->fd, (char *)data + done, want, (off_t)(offset_bytes + done));

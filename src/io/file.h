@@ -21,6 +21,7 @@ bool sp_file_open(sp_file *file, const char *path, sp_error *err) SP_MUST_CHECK;
 void sp_file_close(sp_file *file); /* a file that is not open is fine */
 
 /* Exactly n_bytes from offset_bytes into data. A file that ends before is SP_ERR_INPUT, naming both sizes. */
-bool sp_file_read(const sp_file *file, uint64_t offset_bytes, void *data, size_t n_bytes, sp_error *err) SP_MUST_CHECK;
+bool sp_file_read_at(const sp_file *file, uint64_t offset_bytes, void *data, size_t n_bytes,
+                     sp_error *err) SP_MUST_CHECK;
 
 #endif

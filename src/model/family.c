@@ -214,7 +214,7 @@ static bool read_factors(sp_draft *draft, const char *name, size_t n_elems, cons
                        name, sp_tensor_shape_text(t->dims, t->n_dims, shown, sizeof shown), t->type_name, n_elems);
     }
     float *factors = SP_ARENA_ARRAY(draft->arena, float, n_elems);
-    if (!sp_file_read(draft->file, t->offset_bytes, factors, n_elems * sizeof *factors, err)) return false;
+    if (!sp_file_read_at(draft->file, t->offset_bytes, factors, n_elems * sizeof *factors, err)) return false;
     for (size_t i = 0; i < n_elems; i++)
         if (!(factors[i] > 0 && isfinite(factors[i])))
             return sp_fail(err, SP_ERR_INPUT, "%s: tensor '%s': element %zu is %g, want a positive number",

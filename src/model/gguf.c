@@ -321,7 +321,7 @@ sp_gguf *sp_gguf_open(const sp_file *file, uint32_t i_file, sp_tensor_set *set, 
             break;
         }
         gguf->header = grown;
-        if (!sp_file_read(file, have, grown + have, want - have, err)) break;
+        if (!sp_file_read_at(file, have, grown + have, want - have, err)) break;
         have = want;
         cursor c = {.file = file, .data = grown, .n_bytes = have, .err = err};
         if (parse(&c, gguf, i_file, set)) {

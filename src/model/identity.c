@@ -24,7 +24,7 @@ static bool hash_content(XXH3_state_t *state, const char *path, sp_error *err) {
     bool good = true;
     for (uint64_t at = 0; good && at < file.n_bytes;) {
         size_t n_bytes = file.n_bytes - at < CHUNK_BYTES ? (size_t)(file.n_bytes - at) : CHUNK_BYTES;
-        good = sp_file_read(&file, at, chunk, n_bytes, err);
+        good = sp_file_read_at(&file, at, chunk, n_bytes, err);
         if (good) XXH3_128bits_update(state, chunk, n_bytes);
         at += n_bytes;
     }

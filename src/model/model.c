@@ -180,7 +180,7 @@ static bool open_file(owner *o, sp_error *err) {
     sp_file file;
     unsigned char first[4] = {0};
     if (!sp_file_open(&file, o->model.path, err)) return false;
-    bool good = file.n_bytes < sizeof first || sp_file_read(&file, 0, first, sizeof first, err);
+    bool good = file.n_bytes < sizeof first || sp_file_read_at(&file, 0, first, sizeof first, err);
     if (good && !sp_gguf_is_magic(first))
         good = sp_fail(err, SP_ERR_INPUT, "%s: not a GGUF file; want one, or a model's directory", o->model.path);
     good = good && open_gguf(o, &file, err);

@@ -282,7 +282,7 @@ bool sp_safetensors_read(const sp_file *file, uint32_t i_file, sp_arena *arena, 
     if (file->n_bytes < LENGTH_BYTES)
         return sp_fail(err, SP_ERR_INPUT, "%s: %llu bytes, too short for a safetensors file", file->path,
                        (unsigned long long)file->n_bytes);
-    if (!sp_file_read(file, 0, length, sizeof length, err)) return false;
+    if (!sp_file_read_at(file, 0, length, sizeof length, err)) return false;
     uint64_t header_bytes = 0;
     for (int i = LENGTH_BYTES - 1; i >= 0; i--) header_bytes = header_bytes << 8 | length[i];
     if (header_bytes > HEADER_MAX_BYTES || header_bytes > file->n_bytes - LENGTH_BYTES)
@@ -295,7 +295,7 @@ bool sp_safetensors_read(const sp_file *file, uint32_t i_file, sp_arena *arena, 
                        (unsigned long long)header_bytes);
     scanner s = {.path = file->path, .text = text, .n_bytes = (size_t)header_bytes, .err = err};
     size_t first = set->n;
-    bool good = sp_file_read(file, LENGTH_BYTES, text, s.n_bytes, err) && take_header(&s, i_file, arena, set) &&
+    bool good = sp_file_read_at(file, LENGTH_BYTES, text, s.n_bytes, err) && take_header(&s, i_file, arena, set) &&
                 check_layout(file, set, first, LENGTH_BYTES + header_bytes, err);
     free(text);
     return good;
