@@ -1,6 +1,6 @@
-foreach(test engine_kv engine_stream)
+foreach(test engine_kv engine_sample engine_stream planner)
   spill_test(${test}_test LABEL unit
     SOURCES ${test}_test.c engine_synthetic.c
     DEPS engine planner model kernels util
-    LIBS PkgConfig::CMOCKA)
+    LIBS PkgConfig::CMOCKA m)
 endforeach()
