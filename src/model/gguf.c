@@ -1,7 +1,8 @@
 /* The GGUF reader: header, metadata, tensor infos; then the places of the tensors are checked.
  *
- * How long the part before the data is stands nowhere in the file, so it is read in growing pieces: a parse that runs
- * out of bytes is done again over twice as many. Counts are believed only as far as the bytes at hand could hold them.
+ * How long the part before the data is stands nowhere in the file. So the buffer has room for the longest that is read,
+ * which costs address space only, and the file is read into it piece by piece as the cursor moves: what was parsed
+ * never moves. Counts are believed only as far as the file could hold them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF values are used as they lie in the file");
 
 enum {
-    FIRST_BYTES = 1 << 20,
+    PIECE_BYTES = 1 << 20,
     HEADER_MAX_BYTES = 128 << 20, /* ours: real ones are under 20 MB, and a refusal must stay cheap */
     KEY_MAX_BYTES = 1024,
     VALUE_MAX_COUNT = 65536,
@@ -52,7 +53,6 @@ static const struct {
 enum { N_OTHER_FORMATS = sizeof other_formats / sizeof other_formats[0] };
 
 struct sp_gguf {
-    const char *path; /* borrowed for messages while opening; a copy in the arena after */
     unsigned char *header;
     size_t header_bytes;
     sp_arena arena;
@@ -63,19 +63,28 @@ struct sp_gguf {
 
 typedef struct {
     const sp_file *file;
-    const unsigned char *data;
-    size_t n_bytes;
+    unsigned char *data; /* [room_bytes], of which n_bytes have been read */
+    size_t n_bytes, room_bytes;
     size_t at;
-    bool is_short; /* ran out of bytes at hand: more may help */
     sp_error *err;
 } cursor;
 
-/* The next n_bytes, or NULL with is_short set. */
+/* Reads on until n_bytes lie ahead of the cursor. */
+static bool fill(cursor *c, size_t n_bytes) {
+    if (n_bytes > c->room_bytes - c->at)
+        return sp_fail(
+            c->err, SP_ERR_INPUT, "%s: byte %zu: %s", c->file->path, c->at,
+            c->room_bytes == c->file->n_bytes ? "the file ends inside the metadata" : "more metadata than spill reads");
+    size_t missing = n_bytes - (c->n_bytes - c->at);
+    size_t piece = sp_min_size(sp_max_size(missing, PIECE_BYTES), c->room_bytes - c->n_bytes);
+    if (!sp_file_read_at(c->file, c->n_bytes, c->data + c->n_bytes, piece, c->err)) return false;
+    c->n_bytes += piece;
+    return true;
+}
+
+/* The next n_bytes, or NULL with an error. */
 static const unsigned char *take(cursor *c, size_t n_bytes) {
-    if (n_bytes > c->n_bytes - c->at) {
-        c->is_short = true;
-        return NULL;
-    }
+    if (n_bytes > c->n_bytes - c->at && !fill(c, n_bytes)) return NULL;
     c->at += n_bytes;
     return c->data + c->at - n_bytes;
 }
@@ -117,11 +126,8 @@ static bool take_name(cursor *c, sp_arena *arena, const char *what, const char *
 
 /* n things of at least min_bytes each can be ahead, by the size of the file. */
 static bool check_count(cursor *c, uint64_t n, size_t min_bytes, const char *what) {
-    if (n <= (c->file->n_bytes - c->at) / min_bytes) {
-        if (n > (c->n_bytes - c->at) / min_bytes) c->is_short = true;
-        return !c->is_short;
-    }
-    return sp_fail(c->err, SP_ERR_INPUT, "%s: byte %zu: %llu %s do not fit a file of %llu bytes", c->file->path, c->at,
+    return n <= (c->room_bytes - c->at) / min_bytes ||
+           sp_fail(c->err, SP_ERR_INPUT, "%s: byte %zu: %llu %s do not fit a file of %llu bytes", c->file->path, c->at,
                    (unsigned long long)n, what, (unsigned long long)c->file->n_bytes);
 }
 
@@ -216,7 +222,8 @@ static bool take_tensor(cursor *c, sp_arena *arena, sp_tensor *tensor) {
 static bool take_head(cursor *c, uint64_t *n_tensors, uint64_t *n_values) {
     uint32_t version = 0;
     const unsigned char *first = take(c, sizeof magic);
-    if (!first || memcmp(first, magic, sizeof magic) != 0)
+    if (!first) return false;
+    if (memcmp(first, magic, sizeof magic) != 0)
         return sp_fail(c->err, SP_ERR_INPUT, "%s: not a GGUF file (no magic number)", c->file->path);
     if (!take_u32(c, &version)) return false;
     if (version == 0x02000000u || version == 0x03000000u)
@@ -286,7 +293,6 @@ static bool check_layout(cursor *c, sp_tensor_set *set, size_t first, uint64_t d
     return good;
 }
 
-/* One parse over the bytes at hand. On false, c->is_short tells whether more bytes may help. */
 static bool parse(cursor *c, sp_gguf *gguf, uint32_t i_file, sp_tensor_set *set) {
     uint64_t n_tensors = 0, n_values = 0, alignment = 0;
     if (!take_head(c, &n_tensors, &n_values)) return false;
@@ -309,33 +315,13 @@ bool sp_gguf_is_magic(const unsigned char first_bytes[4]) { return memcmp(first_
 
 sp_gguf *sp_gguf_open(const sp_file *file, uint32_t i_file, sp_tensor_set *set, sp_error *err) {
     sp_gguf *gguf = calloc(1, sizeof *gguf);
-    if (!gguf) {
-        sp_fail(err, SP_ERR_MEMORY, "%s: no memory", file->path);
-        return NULL;
-    }
-    size_t at_most = (size_t)(file->n_bytes < HEADER_MAX_BYTES ? file->n_bytes : HEADER_MAX_BYTES);
-    for (size_t have = 0, want = sp_min_size(FIRST_BYTES, at_most);; want = sp_min_size(2 * want, at_most)) {
-        unsigned char *grown = realloc(gguf->header, want ? want : 1);
-        if (!grown) {
-            sp_fail(err, SP_ERR_MEMORY, "%s: no memory for %zu bytes of metadata", file->path, want);
-            break;
-        }
-        gguf->header = grown;
-        if (!sp_file_read_at(file, have, grown + have, want - have, err)) break;
-        have = want;
-        cursor c = {.file = file, .data = grown, .n_bytes = have, .err = err};
-        if (parse(&c, gguf, i_file, set)) {
-            gguf->path = sp_arena_text(&gguf->arena, file->path, strlen(file->path));
-            return gguf;
-        }
-        if (err->code != SP_OK) break;
-        if (have == at_most) {
-            sp_fail(err, SP_ERR_INPUT, "%s: %s at byte %zu, inside the metadata", file->path,
-                    have == file->n_bytes ? "cut short" : "more metadata than spill reads", have);
-            break;
-        }
-        sp_arena_deinit(&gguf->arena);
-        sp_tensor_set_deinit(set);
+    size_t room_bytes = (size_t)(file->n_bytes < HEADER_MAX_BYTES ? file->n_bytes : HEADER_MAX_BYTES);
+    if (gguf) gguf->header = malloc(room_bytes ? room_bytes : 1);
+    if (!gguf || !gguf->header) {
+        sp_fail(err, SP_ERR_MEMORY, "%s: no memory for %zu bytes of metadata", file->path, room_bytes);
+    } else {
+        cursor c = {.file = file, .data = gguf->header, .room_bytes = room_bytes, .err = err};
+        if (parse(&c, gguf, i_file, set)) return gguf;
     }
     sp_gguf_close(gguf);
     return NULL;

@@ -8,8 +8,8 @@
 /* Whether the file starts with the magic number, of either byte order. */
 bool sp_gguf_is_magic(const unsigned char first_bytes[4]);
 
-/* Reads metadata and tensor infos; adds the tensors to the set, which must be empty, as file number i_file, their names
- * borrowed from the result. NULL on failure. */
+/* Reads metadata and tensor infos; adds the tensors to the set as file number i_file, their names borrowed from the
+ * result. NULL on failure. */
 sp_gguf *sp_gguf_open(const sp_file *file, uint32_t i_file, sp_tensor_set *set, sp_error *err) SP_MUST_CHECK;
 void sp_gguf_close(sp_gguf *gguf); /* NULL is fine */
 

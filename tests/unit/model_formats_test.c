@@ -256,7 +256,7 @@ static void test_gguf_heads(void **state) {
     sp_buf b = {0};
     scratch_new(&s);
     sp_buf_text(&b, "GGUF");
-    expect_gguf(&s, &b, SP_ERR_INPUT, "cut short at byte 4");
+    expect_gguf(&s, &b, SP_ERR_INPUT, "byte 4: the file ends inside the metadata");
     put_head(&b, 1, 0, 0);
     expect_gguf(&s, &b, SP_ERR_SUPPORT, "GGUF version 1, want 2 or 3");
     put_head(&b, 0x03000000, 0, 0);
