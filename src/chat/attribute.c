@@ -34,6 +34,15 @@ static sp_value range_attribute(const sp_range *range, const sp_text *name) {
     return sp_value_missing();
 }
 
+static sp_value number_attribute(sp_value v, const sp_text *name) {
+    bool real = v.kind == SP_V_REAL;
+    if (sp_text_is(name, "real")) return real ? v : sp_value_int(sp_value_as_int(v));
+    if (sp_text_is(name, "imag")) return real ? sp_value_real(0) : sp_value_int(0);
+    if (!real && sp_text_is(name, "numerator")) return sp_value_int(sp_value_as_int(v));
+    if (!real && sp_text_is(name, "denominator")) return sp_value_int(1);
+    return sp_value_missing();
+}
+
 static sp_value cycler_attribute(const sp_cycler *cycler, const sp_text *name) {
     if (sp_text_is(name, "current")) return cycler->items->items[cycler->at];
     if (sp_text_is(name, "pos")) return sp_value_size(cycler->at);
@@ -63,6 +72,11 @@ static sp_value find_attribute(sp_render *r, sp_value obj, const sp_text *name) 
             break;
         case SP_V_RANGE:
             v = range_attribute(obj.as.range, name);
+            break;
+        case SP_V_BOOL:
+        case SP_V_INT:
+        case SP_V_REAL:
+            v = number_attribute(obj, name);
             break;
         case SP_V_CYCLER:
             v = cycler_attribute(obj.as.cycler, name);

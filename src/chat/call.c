@@ -12,9 +12,19 @@ static size_t param_index(const sp_callable *callable, const sp_text *name) {
     return SP_MAX_PARAMS;
 }
 
+/* The methods of a safe string give safe strings. */
+static sp_value keep_markup(sp_render *r, const sp_callable *callable, sp_value self, sp_value result) {
+    bool method = callable >= sp_text_methods && callable < sp_text_methods + sp_n_text_methods;
+    if (!method || !self.as.text->markup || result.kind != SP_V_TEXT || result.as.text->markup) return result;
+    sp_text *text = SP_RENDER_NEW(r, sp_text);
+    *text = *result.as.text;
+    text->markup = true;
+    return sp_value_text(text);
+}
+
 sp_value sp_call_native(sp_render *r, const sp_callable *callable, sp_value self, const sp_args *args) {
     sp_value a[SP_MAX_PARAMS] = {0};
-    if (callable->n_params == SP_VARIADIC) return callable->call(r, self, a, args);
+    if (callable->n_params == SP_VARIADIC) return keep_markup(r, callable, self, callable->call(r, self, a, args));
     if (args->n_pos > callable->n_params)
         sp_render_fail(r, "%s takes at most %d arguments (%zu given)", callable->name, callable->n_params, args->n_pos);
     for (size_t i = 0; i < args->n_pos; i++) a[i] = args->pos[i];
@@ -29,7 +39,7 @@ sp_value sp_call_native(sp_render *r, const sp_callable *callable, sp_value self
     }
     for (size_t i = 0; i < callable->n_required; i++)
         if (!sp_value_given(a[i])) sp_render_fail(r, "%s misses its argument %zu", callable->name, i + 1);
-    return callable->call(r, self, a, args);
+    return keep_markup(r, callable, self, callable->call(r, self, a, args));
 }
 
 /* ---- macros ---- */

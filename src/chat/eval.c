@@ -98,12 +98,6 @@ static sp_value eval_item(sp_render *r, const sp_node *node) {
     return sp_get_slice(r, obj, start, stop, eval_optional(r, node->b->c));
 }
 
-/* A slice within a tuple, which no value here can be indexed by. */
-static sp_value eval_slice(sp_render *r, const sp_node *node) {
-    (void)node;
-    return sp_value_list(r, 0);
-}
-
 static void add_kwarg(sp_render *r, sp_args *args, sp_kwarg *kw, const sp_text *name, sp_value value) {
     for (size_t i = 0; i < args->n_kw; i++)
         if (sp_text_eq(kw[i].name, name)) sp_render_fail(r, "a keyword argument is given twice");
@@ -170,8 +164,8 @@ static sp_value (*const evaluators[])(sp_render *, const sp_node *) = {
     [SP_N_OR] = eval_or,           [SP_N_AND] = eval_and,       [SP_N_NOT] = eval_not,
     [SP_N_COMPARE] = eval_compare, [SP_N_CONCAT] = eval_concat, [SP_N_BINARY] = eval_binary,
     [SP_N_NEGATE] = eval_sign,     [SP_N_POSITIVE] = eval_sign, [SP_N_ATTRIBUTE] = eval_attribute,
-    [SP_N_ITEM] = eval_item,       [SP_N_SLICE] = eval_slice,   [SP_N_CALL] = eval_call,
-    [SP_N_FILTER] = eval_filter,   [SP_N_TEST] = eval_filter,
+    [SP_N_ITEM] = eval_item,       [SP_N_CALL] = eval_call,     [SP_N_FILTER] = eval_filter,
+    [SP_N_TEST] = eval_filter,
 };
 
 sp_value sp_eval(sp_render *r, const sp_node *node) {

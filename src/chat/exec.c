@@ -7,6 +7,7 @@
 struct sp_loop {
     const sp_node *node;
     sp_scope *scope; /* where the loop stands */
+    sp_scope *test_scope;
     sp_iter *iter;
     sp_value iterable;
     size_t n; /* length, once known */
@@ -24,7 +25,7 @@ static bool pull(sp_render *r, sp_loop *loop, sp_value *item) {
     while (sp_iter_next(r, loop->iter, item)) {
         if (!loop->node->c || loop->filtered) return true;
         sp_scope *outer = r->scope;
-        r->scope = sp_scope_new(r, loop->scope);
+        r->scope = loop->test_scope = sp_scope_renew(r, loop->test_scope, loop->scope);
         sp_eval_assign(r, loop->node->a, *item);
         bool passes = sp_value_truth(r, sp_eval(r, loop->node->c));
         r->scope = outer;
@@ -119,11 +120,11 @@ static sp_flow run_loop(sp_render *r, const sp_node *node, sp_scope *scope, sp_v
     sp_loop *loop = SP_RENDER_NEW(r, sp_loop);
     *loop = (sp_loop){.node = node, .scope = scope, .iterable = iterable, .index0 = -1, .depth0 = depth0};
     loop->iter = sp_iter_open(r, iterable);
-    sp_scope *outer = r->scope;
+    sp_scope *outer = r->scope, *inner = NULL;
     sp_flow flow = SP_FLOW_NEXT;
     bool completed = false; /* as in Jinja, the else is for loops none of whose rounds reached its end */
     while (flow != SP_FLOW_BREAK && advance(r, loop)) {
-        r->scope = sp_scope_new(r, scope);
+        r->scope = inner = sp_scope_renew(r, inner, scope);
         sp_scope_set(r, r->scope, r->tpl->i_loop, (sp_value){.kind = SP_V_LOOP, .as.loop = loop});
         sp_eval_assign(r, node->a, loop->current);
         flow = sp_exec(r, node->items, node->n_items);
@@ -219,6 +220,7 @@ static sp_flow exec_filter_block(sp_render *r, const sp_node *node) {
 static sp_value make_macro(sp_render *r, const sp_node *node) {
     sp_macro *macro = SP_RENDER_NEW(r, sp_macro);
     *macro = (sp_macro){node, r->scope};
+    sp_scope_keep(r->scope);
     return (sp_value){.kind = SP_V_MACRO, .as.macro = macro};
 }
 

@@ -424,6 +424,8 @@ static sp_node *parse_subscript(sp_parse *p, sp_node *obj) {
         while (!sp_parse_is(p, SP_T_RBRACKET)) {
             if (parts.n) sp_parse_expect(p, SP_T_COMMA);
             sp_node_list_add(p, &parts, parse_subscript_part(p));
+            if (parts.n > 1 && (parts.items[0]->kind == SP_N_SLICE || parts.items[parts.n - 1]->kind == SP_N_SLICE))
+                sp_parse_fail(p, token->line, "a slice among several subscripts");
         }
         sp_parse_expect(p, SP_T_RBRACKET);
         if (parts.n == 1) {

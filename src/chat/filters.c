@@ -45,8 +45,8 @@ static bool clean_number(const sp_text *text, char out[MAX_NUMBER_BYTES + 1]) {
     for (size_t i = from; i < to; i++) {
         char c = text->data[i];
         if (c <= ' ') return false;
-        bool between = i > from && i + 1 < to && sp_char_is_word((unsigned char)text->data[i - 1]) &&
-                       text->data[i - 1] != '_' && sp_char_is_word((unsigned char)text->data[i + 1]);
+        bool between = i > from && i + 1 < to && sp_python_is_word((unsigned char)text->data[i - 1]) &&
+                       text->data[i - 1] != '_' && sp_python_is_word((unsigned char)text->data[i + 1]);
         if (c == '_' && !between) return false;
         if (c != '_') out[n++] = c;
     }

@@ -41,7 +41,7 @@ static bool looking_at(const lexer *lx, size_t at, const char *text) {
 static size_t skip_space(const lexer *lx, size_t at) {
     while (at < lx->n) {
         size_t width;
-        if (!sp_char_is_space(sp_text_char(lx->s, lx->n, at, &width))) break;
+        if (!sp_python_is_space(sp_text_char(lx->s, lx->n, at, &width))) break;
         at += width;
     }
     return at;
@@ -215,7 +215,7 @@ static bool lex_name(lexer *lx) {
     size_t end = lx->at;
     while (end < lx->n) {
         size_t width;
-        if (!sp_char_is_word(sp_text_char(lx->s, lx->n, end, &width))) break;
+        if (!sp_python_is_word(sp_text_char(lx->s, lx->n, end, &width))) break;
         end += width;
     }
     if (end == lx->at) return false;

@@ -262,9 +262,16 @@ static void parse_else_body(sp_parse *p, sp_node *node, const char *const *ends)
     parse_nodes(p, ends, &node->others, &node->n_others);
 }
 
+static bool assigns(const sp_node *target, int i_name) {
+    for (size_t i = 0; i < target->n_items; i++)
+        if (assigns(target->items[i], i_name)) return true;
+    return target->i_name == i_name;
+}
+
 static sp_node *parse_for(sp_parse *p, int line) {
     sp_node *node = sp_parse_node(p, SP_N_FOR, line);
     node->a = sp_parse_target(p, "in", false);
+    if (assigns(node->a, p->tpl->i_loop)) sp_parse_fail(p, line, "can't assign to special loop variable in for-loop");
     sp_parse_expect_name(p, "in");
     node->b = sp_parse_tuple(p, false, "recursive", false);
     if (sp_parse_skip_name(p, "if")) node->c = sp_parse_expression(p, true);

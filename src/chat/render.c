@@ -81,7 +81,7 @@ static bool keep_spans(const sp_sink *sink, size_t before, sp_chat_spans *spans,
     if (!spans->items) return sp_fail(err, SP_ERR_MEMORY, "no memory for %zu ranges", sink->n_user);
     spans->n = sink->n_user;
     for (size_t i = 0; i < sink->n_user; i++)
-        spans->items[i] = (sp_span){sink->user[i].from_bytes + before, sink->user[i].to_bytes + before};
+        spans->items[i] = (sp_text_span){sink->user[i].from_bytes + before, sink->user[i].to_bytes + before};
     return true;
 }
 

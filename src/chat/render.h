@@ -48,6 +48,7 @@ struct sp_scope {
     sp_var *vars;
     size_t n;
     size_t room;
+    bool kept; /* a macro was defined in it or below: it cannot be used for the next round of a loop */
 };
 
 struct sp_macro {
@@ -105,6 +106,9 @@ size_t sp_loop_length(sp_render *r, sp_loop *loop);
 
 /* ---- scope.c ---- */
 sp_scope *sp_scope_new(sp_render *r, sp_scope *parent);
+/* An empty scope below parent: `used`, if there is one and it may be used again. */
+sp_scope *sp_scope_renew(sp_render *r, sp_scope *used, sp_scope *parent);
+void sp_scope_keep(sp_scope *scope); /* it and all around it */
 void sp_scope_set(sp_render *r, sp_scope *scope, int i_name, sp_value v);
 sp_value sp_scope_get(sp_render *r, const sp_node *name);
 

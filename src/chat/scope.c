@@ -11,6 +11,16 @@ sp_scope *sp_scope_new(sp_render *r, sp_scope *parent) {
     return scope;
 }
 
+sp_scope *sp_scope_renew(sp_render *r, sp_scope *used, sp_scope *parent) {
+    if (!used || used->kept) return sp_scope_new(r, parent);
+    used->n = 0;
+    return used;
+}
+
+void sp_scope_keep(sp_scope *scope) {
+    for (; scope && !scope->kept; scope = scope->parent) scope->kept = true;
+}
+
 void sp_scope_set(sp_render *r, sp_scope *scope, int i_name, sp_value v) {
     for (size_t i = 0; i < scope->n; i++) {
         if (scope->vars[i].i_name != i_name) continue;

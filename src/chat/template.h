@@ -20,9 +20,9 @@ typedef struct sp_template sp_template;
 typedef struct {
     size_t from_bytes;
     size_t to_bytes; /* exclusive */
-} sp_span;
+} sp_text_span;
 typedef struct {
-    sp_span *items; /* heap */
+    sp_text_span *items; /* heap */
     size_t n;
 } sp_chat_spans;
 void sp_chat_spans_deinit(sp_chat_spans *spans);

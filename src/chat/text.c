@@ -70,10 +70,10 @@ const sp_text *sp_text_concat(sp_render *r, const sp_text *a, const sp_text *b) 
                       .n_user = a->n_user,
                       .markup = a->markup || b->markup};
     if (!b->n_user) return text;
-    sp_span *user = sp_render_alloc(r, a->n_user + b->n_user, sizeof *user);
+    sp_text_span *user = sp_render_alloc(r, a->n_user + b->n_user, sizeof *user);
     if (a->n_user) memcpy(user, a->user, a->n_user * sizeof *user);
     for (size_t i = 0; i < b->n_user; i++)
-        user[a->n_user + i] = (sp_span){b->user[i].from_bytes + a->n_bytes, b->user[i].to_bytes + a->n_bytes};
+        user[a->n_user + i] = (sp_text_span){b->user[i].from_bytes + a->n_bytes, b->user[i].to_bytes + a->n_bytes};
     text->user = user;
     text->n_user = a->n_user + b->n_user;
     return text;
@@ -135,13 +135,13 @@ int32_t sp_text_char(const char *data, size_t n_bytes, size_t i, size_t *width) 
 
 size_t sp_text_encode(int32_t c, char out[4]) { return (size_t)utf8proc_encode_char(c, (utf8proc_uint8_t *)out); }
 
-bool sp_char_is_space(int32_t c) {
+bool sp_python_is_space(int32_t c) {
     if (c < 0x80) return c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x1F);
     return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
            c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-bool sp_char_is_word(int32_t c) {
+bool sp_python_is_word(int32_t c) {
     if (c < 0x80) return c == '_' || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
     utf8proc_category_t category = utf8proc_category(c);
     return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||
@@ -155,7 +155,7 @@ bool sp_char_is_printable(int32_t c) {
 }
 
 static bool stripped(const sp_text *chars, const char *data, size_t width, int32_t c) {
-    if (!chars) return sp_char_is_space(c);
+    if (!chars) return sp_python_is_space(c);
     for (size_t i = 0; i + width <= chars->n_bytes; i++)
         if (memcmp(chars->data + i, data, width) == 0) return true;
     return false;
@@ -189,11 +189,11 @@ static void mark_user(sp_sink *sink, size_t from, size_t to) {
     }
     if (sink->n_user == sink->room_user) {
         sink->room_user = sp_max_size(4, sink->room_user * 2);
-        sp_span *user = sp_render_alloc(sink->r, sink->room_user, sizeof *user);
+        sp_text_span *user = sp_render_alloc(sink->r, sink->room_user, sizeof *user);
         if (sink->n_user) memcpy(user, sink->user, sink->n_user * sizeof *user);
         sink->user = user;
     }
-    sink->user[sink->n_user++] = (sp_span){from, to};
+    sink->user[sink->n_user++] = (sp_text_span){from, to};
 }
 
 static char *make_room(sp_sink *sink, size_t n_bytes) {

@@ -34,7 +34,7 @@ FILTER(filter_replace) {
     return text_method(r, self, "replace", args, all ? 2 : 3);
 }
 
-static bool begins_word_after(int32_t c) { return sp_char_is_space(c) || (c < 0x80 && c && strchr("-({[<", c)); }
+static bool begins_word_after(int32_t c) { return sp_python_is_space(c) || (c < 0x80 && c && strchr("-({[<", c)); }
 
 FILTER(filter_title) {
     UNUSED;
@@ -101,7 +101,7 @@ FILTER(filter_wordcount) {
     int64_t n = 0;
     bool inside = false;
     for (size_t i = 0, width; i < text->n_bytes; i += width) {
-        bool word = sp_char_is_word(sp_text_char(text->data, text->n_bytes, i, &width));
+        bool word = sp_python_is_word(sp_text_char(text->data, text->n_bytes, i, &width));
         n += word && !inside;
         inside = word;
     }
@@ -122,9 +122,9 @@ static bool ascii_space(char c) { return c == ' ' || (c >= 9 && c <= 13); }
 static bool breaks_after(const sp_text *text, size_t i) {
     if (text->data[i] != '-' || i < 2 || i + 2 >= text->n_bytes) return false;
     const char *t = text->data;
-    bool before = sp_char_is_word((unsigned char)t[i - 2]) && sp_char_is_word((unsigned char)t[i - 1]);
-    return before && !(t[i - 1] >= '0' && t[i - 1] <= '9') && sp_char_is_word((unsigned char)t[i + 1]) &&
-           sp_char_is_word((unsigned char)t[i + 2]) && !(t[i + 1] >= '0' && t[i + 1] <= '9');
+    bool before = sp_python_is_word((unsigned char)t[i - 2]) && sp_python_is_word((unsigned char)t[i - 1]);
+    return before && !(t[i - 1] >= '0' && t[i - 1] <= '9') && sp_python_is_word((unsigned char)t[i + 1]) &&
+           sp_python_is_word((unsigned char)t[i + 2]) && !(t[i + 1] >= '0' && t[i + 1] <= '9');
 }
 
 static chunks split_chunks(sp_render *r, const sp_text *text, bool hyphens) {
@@ -294,7 +294,7 @@ static void quote(sp_sink *sink, sp_value v, bool query) {
     for (size_t i = 0; i < text->n_bytes; i++) {
         unsigned char c = (unsigned char)text->data[i];
         char escape[4];
-        bool plain = c < 0x80 && (sp_char_is_word(c) || (c && strchr("-.~", c)) || (!query && c == '/'));
+        bool plain = c < 0x80 && (sp_python_is_word(c) || (c && strchr("-.~", c)) || (!query && c == '/'));
         if (plain) {
             sp_sink_slice(sink, text, i, i + 1);
         } else if (query && c == ' ') {

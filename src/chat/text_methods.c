@@ -56,7 +56,7 @@ static void add_piece(sp_render *r, sp_items *list, const sp_text *text, size_t 
 static size_t skip_white(const sp_text *text, size_t at, bool white) {
     while (at < text->n_bytes) {
         size_t width;
-        if (sp_char_is_space(sp_text_char(text->data, text->n_bytes, at, &width)) != white) break;
+        if (sp_python_is_space(sp_text_char(text->data, text->n_bytes, at, &width)) != white) break;
         at += width;
     }
     return at;
@@ -66,14 +66,7 @@ static void split_white(sp_render *r, sp_items *list, const sp_text *text, int64
     size_t at = skip_white(text, 0, true);
     while (at < text->n_bytes) {
         size_t end = skip_white(text, at, false);
-        if (most >= 0 && (int64_t)list->n == most) {
-            size_t from;
-            sp_text rest = {.data = text->data + at, .n_bytes = text->n_bytes - at};
-            sp_text_strip_range(&rest, NULL, false, true, &from, &end);
-            end += at;
-            add_piece(r, list, text, at, end);
-            return;
-        }
+        if (most >= 0 && (int64_t)list->n == most) end = text->n_bytes;
         add_piece(r, list, text, at, end);
         at = skip_white(text, end, true);
     }
@@ -84,7 +77,7 @@ static size_t skip_white_back(const sp_text *text, size_t to, bool white) {
     while (to > 0) {
         size_t at = to - 1, width;
         while (at > 0 && ((unsigned char)text->data[at] & 0xC0) == 0x80) at--;
-        if (sp_char_is_space(sp_text_char(text->data, text->n_bytes, at, &width)) != white) break;
+        if (sp_python_is_space(sp_text_char(text->data, text->n_bytes, at, &width)) != white) break;
         to = at;
     }
     return to;
@@ -94,7 +87,7 @@ static void rsplit_white(sp_render *r, sp_items *list, const sp_text *text, int6
     size_t to = skip_white_back(text, text->n_bytes, true);
     while (to > 0) {
         size_t from = skip_white_back(text, to, false);
-        if (most >= 0 && (int64_t)list->n == most) from = skip_white(text, 0, true);
+        if (most >= 0 && (int64_t)list->n == most) from = 0;
         add_piece(r, list, text, from, to);
         if (most >= 0 && (int64_t)list->n > most) return;
         to = skip_white_back(text, from, true);
@@ -438,7 +431,7 @@ METHOD(text_isdecimal) { return UNUSED, all(r, self.as.text, is_decimal, false);
 METHOD(text_isdigit) { return UNUSED, all(r, self.as.text, is_digit, false); }
 METHOD(text_isnumeric) { return UNUSED, all(r, self.as.text, is_numeric, false); }
 METHOD(text_isalnum) { return UNUSED, all(r, self.as.text, is_alnum, false); }
-METHOD(text_isspace) { return UNUSED, all(r, self.as.text, sp_char_is_space, false); }
+METHOD(text_isspace) { return UNUSED, all(r, self.as.text, sp_python_is_space, false); }
 METHOD(text_isprintable) { return UNUSED, all(r, self.as.text, sp_char_is_printable, true); }
 METHOD(text_isascii) { return UNUSED, all(r, self.as.text, is_ascii, true); }
 
@@ -447,7 +440,7 @@ METHOD(text_isidentifier) {
     const sp_text *text = self.as.text;
     size_t width;
     int32_t first = text->n_bytes ? sp_text_char(text->data, text->n_bytes, 0, &width) : '0';
-    return sp_value_bool(!is_numeric(first) && sp_value_truth(r, all(r, text, sp_char_is_word, false)));
+    return sp_value_bool(!is_numeric(first) && sp_value_truth(r, all(r, text, sp_python_is_word, false)));
 }
 
 /* All cased characters have the case that recasing gives, and there is one. */

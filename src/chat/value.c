@@ -45,8 +45,8 @@ static sp_value json_text(sp_render *r, const char *data, size_t n_bytes, bool u
     sp_text *text = sp_text_borrow(&r->arena, data, n_bytes);
     sp_render_claim(r, 0);
     if (user && r->mark_user && n_bytes) {
-        sp_span *span = SP_RENDER_NEW(r, sp_span);
-        *span = (sp_span){0, n_bytes};
+        sp_text_span *span = SP_RENDER_NEW(r, sp_text_span);
+        *span = (sp_text_span){0, n_bytes};
         text->user = span;
         text->n_user = 1;
     }
@@ -142,7 +142,6 @@ void sp_dict_set(sp_render *r, sp_dict *dict, sp_value key, sp_value value) {
 }
 
 const sp_value *sp_dict_get(sp_render *r, const sp_dict *dict, sp_value key) {
-    if (!dict->n) return NULL;
     size_t found = find_pair(r, dict, key, sp_value_hash(r, key));
     return found ? &dict->pairs[found - 1].value : NULL;
 }

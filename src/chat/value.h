@@ -86,8 +86,8 @@ struct sp_text {
     const char *data; /* UTF-8, not NUL-terminated */
     size_t n_bytes;
     size_t n_chars;
-    sp_tail *tail;       /* where data lies if it may be extended; else NULL */
-    const sp_span *user; /* [n_user] byte ranges that a user wrote, ascending */
+    sp_tail *tail;            /* where data lies if it may be extended; else NULL */
+    const sp_text_span *user; /* [n_user] byte ranges that a user wrote, ascending */
     size_t n_user;
     bool markup; /* a safe string: + and % escape what is joined to it */
 };
@@ -180,8 +180,8 @@ size_t sp_text_rfind(sp_render *r, const sp_text *text, const sp_text *needle, s
 /* The character at byte i (< n_bytes) and how many bytes it takes. */
 int32_t sp_text_char(const char *data, size_t n_bytes, size_t i, size_t *width);
 size_t sp_text_encode(int32_t c, char out[4]);
-bool sp_char_is_space(int32_t c);     /* Python's str.isspace of one character */
-bool sp_char_is_word(int32_t c);      /* \w of a Python regular expression */
+bool sp_python_is_space(int32_t c);   /* Python's str.isspace of one character */
+bool sp_python_is_word(int32_t c);    /* \w of a Python regular expression */
 bool sp_char_is_printable(int32_t c); /* Python's str.isprintable of one character */
 /* The borders that strip leaves: chars NULL means white space. */
 void sp_text_strip_range(const sp_text *text, const sp_text *chars, bool left, bool right, size_t *from, size_t *to);
@@ -194,7 +194,7 @@ typedef struct {
     char *data;
     size_t n_bytes;
     size_t room_bytes;
-    sp_span *user;
+    sp_text_span *user;
     size_t n_user;
     size_t room_user;
 } sp_sink;

@@ -1,0 +1,2 @@
+spill_fuzz(fuzz_template SOURCES ${CMAKE_CURRENT_LIST_DIR}/fuzz_template.c DEPS chat
+  CORPUS ${CMAKE_CURRENT_LIST_DIR}/corpus/template)
