@@ -13,7 +13,7 @@
 #include "kernels/ops.h"
 
 /* Rotary embedding of one kind of layer. Frequencies are final: scaling of every type is already in them, except that
- * two types depend on how long the row is. model/rope.h says how (sp_rope_total, sp_rope_inv_freq). */
+ * two types depend on how long the row is. model/rope.h says how (sp_rope_inv_freq). */
 typedef struct {
     size_t n_dims;     /* rotating dims of a head, even; 0: no rotation */
     float *inv_freq;   /* [n_dims/2] for rows of at most switch_pos positions in all, or for all when switch_pos is 0 */

@@ -139,10 +139,6 @@ size_t sp_rope_n_positions(const sp_rope_params *p) {
     return sp_max_size(p->n_positions, (size_t)fmin(reach, limit));
 }
 
-size_t sp_rope_total(const sp_rope *rope, size_t n_prompt, size_t n_row, size_t pos) {
-    return rope->dynamic ? sp_max_size(n_prompt, pos + 1) : n_row;
-}
-
 /* theta grows with the length: theta * (factor * n / base - (factor - 1))^(dims / (dims - 2)), in fp32 steps. */
 static void fill_dynamic(const sp_rope *rope, size_t n_total, float *out) {
     double dims = (double)rope->n_exponent_dims;

@@ -5,14 +5,10 @@
  * model/realmath.h. Pure, thread-safe.
  *
  * **Length.** For `dynamic` and `longrope` the frequencies depend on the number of positions. What a row computes must
- * be a function of the row alone, however its tokens are spread over passes, and equal to the reference's generation of
- * that row on its own. There, a forward pass takes its frequencies from the greatest position in it, keys stay in the
- * cache as they were rotated when written (dynamic), and the cache is thrown away and made again when the row outgrows
- * the original maximum (longrope). So, with n_prompt tokens in the prompt:
- *   dynamic:  a token at position p uses the frequencies of length max(n_prompt, p + 1), whenever it is computed;
- *   longrope: all positions of the row use the frequencies of its length now; when a row's length crosses switch_pos
- *             its cached keys are void (sp_rope_switches) and the row is prefilled again before its next token;
- *   others:   length does not matter. */
+ * be a function of its tokens alone, however they are spread over passes: so the logits of a row's first n tokens are
+ * those of one pass over these n tokens, all of them rotated by the frequencies of length n. When a row grows into a
+ * length with other frequencies (longrope: past switch_pos, once; dynamic: every length past dynamic_base_pos), the
+ * keys in its cache are void and it is prefilled again. docs/families.md compares this with other implementations. */
 #ifndef SPILL_MODEL_ROPE_H
 #define SPILL_MODEL_ROPE_H
 
@@ -20,19 +16,7 @@
 #include "model/config.h"
 #include "util/arena.h"
 
-/* Whether the frequencies are the same for every token of every row. */
-static inline bool sp_rope_is_fixed(const sp_rope *rope) { return !rope->dynamic && !rope->switch_pos; }
-
-/* The length that decides the frequencies of the token at position pos of a row whose prompt has n_prompt tokens and
- * which holds n_row tokens in all, those of the pass at hand included. pos < n_row. */
-size_t sp_rope_total(const sp_rope *rope, size_t n_prompt, size_t n_row, size_t pos);
-
-/* Whether keys cached while the row held n_before tokens are void once it holds n_after. */
-static inline bool sp_rope_switches(const sp_rope *rope, size_t n_before, size_t n_after) {
-    return rope->switch_pos && n_before <= rope->switch_pos && n_after > rope->switch_pos;
-}
-
-/* inv_freq_out [n_dims/2] and the factor of cos and sin for length n_total (of sp_rope_total). */
+/* inv_freq_out [n_dims/2] and the factor of cos and sin, for a row of n_total tokens. */
 void sp_rope_inv_freq(const sp_rope *rope, size_t n_total, float *inv_freq_out, float *scale_out);
 
 /* ---- building, for the model module ---- */

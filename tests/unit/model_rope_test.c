@@ -68,26 +68,11 @@ static void test_lengths(void **state) {
     (void)state;
     float short_freq = 1, long_freq = 0.5f;
     sp_rope longrope = {.n_dims = 2, .inv_freq = &short_freq, .inv_freq_long = &long_freq, .switch_pos = 64};
-    assert_false(sp_rope_is_fixed(&longrope));
-    assert_int_equal(sp_rope_total(&longrope, 10, 70, 3), 70);
-    assert_false(sp_rope_switches(&longrope, 63, 64));
-    assert_true(sp_rope_switches(&longrope, 64, 65));
-    assert_true(sp_rope_switches(&longrope, 10, 90));
-    assert_false(sp_rope_switches(&longrope, 65, 66));
     float out = 0, scale = 0;
     sp_rope_inv_freq(&longrope, 64, &out, &scale);
     assert_true(out == short_freq);
     sp_rope_inv_freq(&longrope, 65, &out, &scale);
     assert_true(out == long_freq);
-
-    sp_rope dynamic = {.n_dims = 2, .inv_freq = &short_freq, .dynamic = true, .dynamic_base_pos = 48};
-    assert_false(sp_rope_is_fixed(&dynamic));
-    assert_int_equal(sp_rope_total(&dynamic, 60, 80, 3), 60);  /* of the prompt: its length */
-    assert_int_equal(sp_rope_total(&dynamic, 60, 80, 70), 71); /* generated: its own place */
-    assert_false(sp_rope_switches(&dynamic, 48, 49));
-
-    sp_rope fixed = {.n_dims = 2, .inv_freq = &short_freq};
-    assert_true(sp_rope_is_fixed(&fixed));
 }
 
 /* Against the C library, which is within a unit of the last place. */
