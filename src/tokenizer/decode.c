@@ -239,8 +239,10 @@ static void detok_deinit(sp_detok *d) {
 static void push_id(sp_detok *d, int32_t id) {
     const sp_vocab *v = &d->t->vocab;
     if (id < 0 || (size_t)id >= v->n_ids || !v->flags[id]) return;
-    if (d->skip_special && (v->flags[id] & SP_TOK_SPECIAL)) return;
-    push_piece(d, 0, sp_vocab_text(v, (size_t)id), v->literal[id].n_bytes);
+    bool special = (v->flags[id] & (SP_TOK_SPECIAL | SP_TOK_RENAMED)) == SP_TOK_SPECIAL;
+    if (d->skip_special && special) return;
+    sp_slice shown = sp_vocab_shown(v, (size_t)id);
+    push_piece(d, 0, v->text.data + shown.offset, shown.n_bytes);
 }
 
 bool sp_tokenizer_decode(const sp_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, sp_buf *out,

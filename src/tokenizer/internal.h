@@ -10,10 +10,11 @@
 #include "util/arena.h"
 
 enum {
-    SP_TOK_MODEL = 1,   /* in the model's vocabulary: merges and whole-word lookups see it */
-    SP_TOK_ADDED = 2,   /* matched in the text before anything else */
-    SP_TOK_SPECIAL = 4, /* dropped by skip_special, ordinary text under plain_text */
-    SP_TOK_BYTES = 8,   /* every character is of the byte-level alphabet */
+    SP_TOK_MODEL = 1,    /* in the model's vocabulary: merges and whole-word lookups see it */
+    SP_TOK_ADDED = 2,    /* matched in the text before anything else */
+    SP_TOK_SPECIAL = 4,  /* dropped by skip_special, ordinary text under plain_text */
+    SP_TOK_BYTES = 8,    /* every character is of the byte-level alphabet */
+    SP_TOK_RENAMED = 16, /* decoded from its normalized text: an added token that normalizers change */
 };
 enum {
     SP_TOK_MAX_ADDED_BYTES = 512, /* bounds the matcher at texts that almost hold a token everywhere */
@@ -25,6 +26,11 @@ enum {
 typedef struct {
     uint32_t offset, n_bytes;
 } sp_slice;
+
+typedef struct {
+    int32_t id;
+    sp_slice slice; /* into the vocabulary's texts */
+} sp_renamed;
 
 /* Open-addressing hash from text to id over slices of a buffer; a slot holds id + 1, 0 is free. */
 typedef struct {
@@ -40,6 +46,8 @@ typedef struct {
     uint8_t *flags;    /* [n_ids] SP_TOK_*, 0: no such token */
     size_t n_ids, room_ids;
     size_t n_model; /* tokens with SP_TOK_MODEL */
+    sp_renamed *renamed;
+    size_t n_renamed;
     sp_text_index by_literal;
     sp_text_index by_model; /* what the model looks words up in: raw bytes if byte-level, else literal text */
 } sp_vocab;
@@ -52,6 +60,10 @@ bool sp_vocab_index_one(sp_vocab *v, int32_t id, sp_error *err); /* one more int
 bool sp_vocab_index_model(sp_vocab *v, bool byte_level, sp_error *err);
 int32_t sp_vocab_find_literal(const sp_vocab *v, const char *text, size_t n_bytes);
 int32_t sp_vocab_find_model(const sp_vocab *v, bool byte_level, const char *text, size_t n_bytes);
+/* From now on the token is decoded from this text, which the library then no longer takes for a special token's. */
+bool sp_vocab_rename(sp_vocab *v, int32_t id, const char *text, size_t n_bytes, sp_error *err);
+/* The text that decoding starts from. */
+sp_slice sp_vocab_shown(const sp_vocab *v, size_t id);
 void sp_vocab_deinit(sp_vocab *v);
 static inline const char *sp_vocab_text(const sp_vocab *v, size_t id) { return v->text.data + v->literal[id].offset; }
 

@@ -49,6 +49,8 @@ bool sp_tokenizer_match_added(sp_tokenizer *t, sp_added_token token, sp_error *e
     sp_matcher *matcher = sp_matcher_new(n_bytes, err);
     bool ok = matcher && sp_normalize(t->norms, t->n_norms, text, n_bytes, false, matcher, &normalized, err) &&
               sp_added_set_add(&t->added_normalized, normalized.data, normalized.n_bytes, token, err);
+    if (ok && (normalized.n_bytes != n_bytes || memcmp(normalized.data, text, n_bytes) != 0))
+        ok = sp_vocab_rename(&t->vocab, token.id, normalized.data, normalized.n_bytes, err);
     t->added_normalized.has_special |= special;
     sp_matcher_free(matcher);
     sp_buf_deinit(&normalized);

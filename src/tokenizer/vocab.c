@@ -82,6 +82,25 @@ bool sp_vocab_add(sp_vocab *v, int64_t id, const char *text, size_t n_bytes, uin
     return true;
 }
 
+bool sp_vocab_rename(sp_vocab *v, int32_t id, const char *text, size_t n_bytes, sp_error *err) {
+    if (v->text.n_bytes + n_bytes >= UINT32_MAX)
+        return sp_fail(err, SP_ERR_INPUT, "the vocabulary's texts exceed 4 GB");
+    sp_renamed *renamed = realloc(v->renamed, (v->n_renamed + 1) * sizeof *renamed);
+    if (renamed) v->renamed = renamed;
+    sp_slice slice = {(uint32_t)v->text.n_bytes, (uint32_t)n_bytes};
+    if (!renamed || !sp_buf_add(&v->text, text, n_bytes) || !sp_buf_char(&v->text, '\0'))
+        return sp_fail(err, SP_ERR_MEMORY, "no memory for the vocabulary's texts");
+    v->renamed[v->n_renamed++] = (sp_renamed){id, slice};
+    v->flags[id] |= SP_TOK_RENAMED;
+    return true;
+}
+
+sp_slice sp_vocab_shown(const sp_vocab *v, size_t id) {
+    for (size_t i = v->flags[id] & SP_TOK_RENAMED ? v->n_renamed : 0; i-- > 0;)
+        if ((size_t)v->renamed[i].id == id) return v->renamed[i].slice;
+    return v->literal[id];
+}
+
 /* ---- text to id ---- */
 
 static uint32_t text_hash(const char *text, size_t n_bytes) { return (uint32_t)XXH3_64bits(text, n_bytes); }
@@ -154,6 +173,7 @@ void sp_vocab_deinit(sp_vocab *v) {
     free(v->literal);
     free(v->raw);
     free(v->flags);
+    free(v->renamed);
     free(v->by_literal.slots);
     free(v->by_model.slots);
     *v = (sp_vocab){0};

@@ -4,6 +4,9 @@
  *   tokenizer_golden --dump DIR    prints full ids and texts, in the form of tools/ref/golden_tokenizer.py dump
  *   tokenizer_golden --speed DIR FILE   bytes a second of encoding FILE, and the time to open
  *
+ * Where a GGUF file of the model would carry the same vocabulary, such metadata is made of tokenizer.json, and the
+ * tokenizer opened from it must give the same.
+ *
  * NAME.hashes holds three XXH64 per string, little-endian: of the ids (int32, without special tokens, then -1, then
  * with them), of the decoded text, and of the text without special tokens. The texts are also decoded id by id. */
 #include <stdio.h>
@@ -121,12 +124,10 @@ static bool same(const answer *a, const unsigned char *want, const char **what) 
 }
 
 /* Goes through the strings; compares with hashes, or prints when there are none. Returns the failures. */
-static size_t run(const char *dir, const sp_buf *hashes) {
+static size_t run(const sp_tokenizer *t, const sp_buf *hashes) {
     sp_error err = {0};
     sp_buf strings = {0}, text = {0};
     answer a = {0};
-    sp_tokenizer *t = sp_tokenizer_open_hf(dir, &err);
-    if (!t) fatal("open", &err);
     if (!sp_file_read("tests/golden/tokenizer/strings.jsonl", 64 << 20, &strings, &err)) fatal("strings", &err);
     size_t n = 0, n_failed = 0;
     for (char *at = strings.data, *end; (end = strchr(at, '\n')); at = end + 1, n++) {
@@ -157,6 +158,108 @@ static size_t run(const char *dir, const sp_buf *hashes) {
     sp_buf_deinit(&a.text_plain);
     sp_buf_deinit(&strings);
     sp_buf_deinit(&text);
+    return n_failed;
+}
+
+/* ---- the same vocabulary as GGUF metadata ---- */
+
+static const struct gguf_form {
+    const char *name, *model, *pre, *bos;
+    int add_bos;
+} gguf_forms[] = {
+    {"llama2", "llama", NULL, "<s>", -1},
+    {"llama3_1", "gpt2", "llama-bpe", "<|begin_of_text|>", -1},
+    {"qwen2_5", "gpt2", "qwen2", NULL, 0},
+    {"mistral_nemo", "gpt2", "tekken", "<s>", 1},
+    {"deepseek_v3", "gpt2", "deepseek-v3", NULL, 0},
+};
+
+static void *checked_calloc(size_t n, size_t bytes) {
+    void *memory = calloc(n + 1, bytes);
+    if (!memory) exit(1);
+    return memory;
+}
+
+/* Opens `root`, a tokenizer.json, by way of arrays as a GGUF reader fills them. A token's score is the
+ * place of its first merge, from the top. */
+static sp_tokenizer *open_as_gguf(const json_t *root, const struct gguf_form *form) {
+    const json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab"), *value;
+    const json_t *merges = json_object_get(json_object_get(root, "model"), "merges");
+    const json_t *added = json_object_get(root, "added_tokens");
+    size_t n_max = json_object_size(vocab) + json_array_size(added), n_merges = json_array_size(merges);
+    sp_tokenizer_text *tokens = checked_calloc(n_max, sizeof *tokens), *pairs = checked_calloc(n_merges, sizeof *pairs);
+    int32_t *types = checked_calloc(n_max, sizeof *types);
+    float *scores = checked_calloc(n_max, sizeof *scores);
+    sp_tokenizer_gguf src = {.model = form->model,
+                             .pre = form->pre,
+                             .tokens = tokens,
+                             .types = types,
+                             .scores = scores,
+                             .merges = pairs,
+                             .n_merges = n_merges,
+                             .bos_id = -1,
+                             .eos_id = -1,
+                             .unk_id = -1,
+                             .add_bos = form->add_bos,
+                             .add_eos = -1,
+                             .add_space_prefix = -1};
+    const char *key;
+    json_object_foreach((json_t *)vocab, key, value) {
+        size_t id = (size_t)json_integer_value(value), n = strlen(key);
+        tokens[id] = (sp_tokenizer_text){key, n};
+        types[id] = n == 6 && memcmp(key, "<0x", 3) == 0 ? 6 : 1;
+        scores[id] = -1e9f;
+        if (id >= src.n_tokens) src.n_tokens = id + 1;
+    }
+    for (size_t i = 0; i < json_array_size(added); i++) {
+        const json_t *token = json_array_get(added, i), *content = json_object_get(token, "content");
+        size_t id = (size_t)json_integer_value(json_object_get(token, "id"));
+        tokens[id] = (sp_tokenizer_text){json_string_value(content), json_string_length(content)};
+        types[id] = json_is_true(json_object_get(token, "special")) ? 3 : 4;
+        if (id >= src.n_tokens) src.n_tokens = id + 1;
+        if (form->bos && strcmp(json_string_value(content), form->bos) == 0) src.bos_id = (int64_t)id;
+    }
+    for (size_t i = n_merges; i-- > 0;) {
+        const json_t *merge = json_array_get(merges, i);
+        char joined[256] = "";
+        pairs[i] = (sp_tokenizer_text){json_string_value(merge), json_string_length(merge)};
+        const char *space = strchr(pairs[i].text, ' ');
+        if (!space || pairs[i].n_bytes >= sizeof joined) continue;
+        snprintf(joined, sizeof joined, "%.*s%s", (int)(space - pairs[i].text), pairs[i].text, space + 1);
+        scores[json_integer_value(json_object_get(vocab, joined))] = -(float)i;
+    }
+    sp_error err = {0};
+    sp_tokenizer *t = sp_tokenizer_open_gguf(&src, &err);
+    if (!t) fatal("open as GGUF", &err);
+    free(tokens);
+    free(pairs);
+    free(types);
+    free(scores);
+    return t;
+}
+
+static size_t run_as_gguf(const char *name, const char *dir, const sp_buf *hashes) {
+    size_t n_failed = 0;
+    for (size_t i = 0; i < sizeof gguf_forms / sizeof gguf_forms[0]; i++) {
+        char path[700];
+        sp_error err = {0};
+        if (strcmp(gguf_forms[i].name, name) != 0) continue;
+        snprintf(path, sizeof path, "%s/tokenizer.json", dir);
+        json_t *root = sp_json_load(path, 64 << 20, &err);
+        if (!root) fatal("tokenizer.json", &err);
+        sp_tokenizer *t = open_as_gguf(root, &gguf_forms[i]);
+        json_decref(root);
+        n_failed += run(t, hashes);
+        sp_tokenizer_free(t);
+    }
+    return n_failed;
+}
+
+static size_t run_dir(const char *dir, const sp_buf *hashes) {
+    sp_error err = {0};
+    sp_tokenizer *t = sp_tokenizer_open_hf(dir, &err);
+    if (!t) fatal("open", &err);
+    size_t n_failed = run(t, hashes);
     sp_tokenizer_free(t);
     return n_failed;
 }
@@ -175,7 +278,7 @@ static int compare_archive(const char *name) {
     if (!mkdtemp(root)) return 1;
     snprintf(dir, sizeof dir, "%s/%s", root, name);
     snprintf(command, sizeof command, "tar -xJf '%s' -C '%s'", archive, root);
-    size_t n_failed = system(command) == 0 ? run(dir, &hashes) : 1;
+    size_t n_failed = system(command) == 0 ? run_dir(dir, &hashes) + run_as_gguf(name, dir, &hashes) : 1;
     snprintf(command, sizeof command, "rm -rf '%s'", root);
     if (system(command) != 0) n_failed++;
     sp_buf_deinit(&hashes);
@@ -201,7 +304,7 @@ static int measure(const char *dir, const char *path) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 3 && strcmp(argv[1], "--dump") == 0) return run(argv[2], NULL) != 0;
+    if (argc == 3 && strcmp(argv[1], "--dump") == 0) return run_dir(argv[2], NULL) != 0;
     if (argc == 4 && strcmp(argv[1], "--speed") == 0) return measure(argv[2], argv[3]);
     if (argc == 2) return compare_archive(argv[1]);
     fprintf(stderr, "usage: tokenizer_golden NAME | --dump DIR | --speed DIR FILE\n");

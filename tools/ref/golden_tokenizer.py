@@ -2,7 +2,7 @@
 """Reference data for the tokenizer, made with the libraries below and committed.
 
     golden_tokenizer.py tables                 -> src/tokenizer/unicode_tables.inc
-    golden_tokenizer.py fixtures               -> tests/fixtures/tokenizer/*.json, tests/golden/tokenizer/fixtures/*
+    golden_tokenizer.py fixtures               -> tests/fixtures/tokenizer/NAME/
     golden_tokenizer.py strings                -> tests/golden/tokenizer/strings.jsonl
     golden_tokenizer.py ids DIR                -> tests/golden/tokenizer/NAME.hashes for every DIR/NAME/tokenizer.json
     golden_tokenizer.py dump DIR/NAME FILE     -> FILE: full ids and texts of one tokenizer, for finding a difference
@@ -350,14 +350,16 @@ def dump(directory, path):
     with open(path, "w") as out:
         for i, parts in enumerate(all_strings()):
             ids, full, text, plain = answer(tokenizer, text_of(parts))
-            words = " ".join(map(str, ids)) + " | " + " ".join(map(str, full))
-            out.write("%d: %s | %s | %s\n" % (i, words, text.encode().hex(), plain.encode().hex()))
+            words = "".join(" %d" % i for i in ids) + " |" + "".join(" %d" % i for i in full)
+            out.write("%d:%s | %s | %s\n" % (i, words, text.encode().hex(), plain.encode().hex()))
 
 
 if __name__ == "__main__":
     command, arguments = (sys.argv[1] if len(sys.argv) > 1 else ""), sys.argv[2:]
     if command == "tables":
         write_tables()
+    elif command == "fixtures":
+        write_fixtures()
     elif command == "strings":
         write_strings()
     elif command == "ids" and len(arguments) == 1:
