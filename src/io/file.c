@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,8 +13,9 @@ bool sp_file_open(sp_file *file, const char *path, sp_error *err) {
     *file = (sp_file){.fd = -1, .path = path};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused below, not waited for */
     if (fd < 0) {
-        if (errno == ENOENT || errno == ENOTDIR) return sp_fail(err, SP_ERR_INPUT, "%s: no such file", path);
-        return sp_fail_errno(err, "%s", path);
+        bool is_system = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EIO;
+        if (is_system) return sp_fail_errno(err, "%s", path);
+        return sp_fail(err, SP_ERR_INPUT, "%s: cannot be read: %s", path, strerror(errno)); /* glibc: thread-safe */
     }
     struct stat st;
     if (fstat(fd, &st) != 0) {
@@ -40,13 +42,13 @@ void sp_file_close(sp_file *file) {
 bool sp_file_read_at(const sp_file *file, uint64_t offset_bytes, void *data, size_t n_bytes, sp_error *err) {
     for (size_t done = 0; done < n_bytes;) {
         size_t want = n_bytes - done < READ_MAX_BYTES ? n_bytes - done : READ_MAX_BYTES;
-        ssize_t got = pread(file->fd, (char *)data + done, want, (off_t)(offset_bytes + done));
+        uint64_t at = offset_bytes + done;
+        ssize_t got = pread(file->fd, (char *)data + done, want, (off_t)at);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0)
-            return sp_fail_errno(err, "%s: reading at byte %llu", file->path, (unsigned long long)offset_bytes);
+        if (got < 0) return sp_fail_errno(err, "%s: reading at byte %llu", file->path, (unsigned long long)at);
         if (got == 0)
-            return sp_fail(err, SP_ERR_INPUT, "%s: ends at byte %llu, want %llu", file->path,
-                           (unsigned long long)(offset_bytes + done), (unsigned long long)(offset_bytes + n_bytes));
+            return sp_fail(err, SP_ERR_INPUT, "%s: ends at byte %llu, want %zu more", file->path,
+                           (unsigned long long)at, n_bytes - done);
         done += (size_t)got;
     }
     return true;

@@ -15,7 +15,8 @@ typedef struct {
     uint64_t mtime_ns; /* of the last change, since 1970 */
 } sp_file;
 
-/* False with SP_ERR_INPUT when there is no such file or it is not a regular one, SP_ERR_IO when the system refuses.
+/* False with SP_ERR_INPUT when there is no such file, it may not be read or is not a regular one, SP_ERR_IO when the
+ * system has no room or the drive fails.
  * On failure *file is not open. */
 bool sp_file_open(sp_file *file, const char *path, sp_error *err) SP_MUST_CHECK;
 void sp_file_close(sp_file *file); /* a file that is not open is fine */

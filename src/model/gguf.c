@@ -174,20 +174,18 @@ static bool take_value(cursor *c, sp_arena *arena, sp_gguf_value *value) {
     return take_elems(c, arena, value);
 }
 
-static bool find_format(cursor *c, uint32_t number, sp_tensor *tensor) {
-    tensor->format = number <= INT32_MAX ? sp_format_from_ggml((int32_t)number) : NULL;
-    if (tensor->format) {
-        tensor->type_name = tensor->format->name;
-        return true;
-    }
+/* The format of a tensor type number, or NULL with an error that names the type. */
+static const sp_format *find_format(cursor *c, uint32_t number, const char *name) {
+    const sp_format *format = number <= INT32_MAX ? sp_format_from_ggml((int32_t)number) : NULL;
+    if (format) return format;
     for (size_t i = 0; i < N_OTHER_FORMATS; i++)
         if (other_formats[i].number == number)
-            return sp_fail(
+            sp_fail(
                 c->err, SP_ERR_SUPPORT,
                 "%s: tensor '%s' is %s, which is not supported yet; supported: F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1",
-                c->file->path, tensor->name, other_formats[i].name);
-    return sp_fail(c->err, SP_ERR_SUPPORT, "%s: tensor '%s' has unknown type number %u", c->file->path, tensor->name,
-                   number);
+                c->file->path, name, other_formats[i].name);
+    sp_fail(c->err, SP_ERR_SUPPORT, "%s: tensor '%s' has unknown type number %u", c->file->path, name, number);
+    return NULL;
 }
 
 /* Dimensions stand contiguous first in the file; sp_tensor has them row-major. */
@@ -201,14 +199,16 @@ static bool take_tensor(cursor *c, sp_arena *arena, sp_tensor *tensor) {
     for (uint32_t i = 0; i < tensor->n_dims; i++)
         if (!take_u64(c, &dims[i])) return false;
     if (!take_u32(c, &number) || !take_u64(c, &tensor->offset_bytes)) return false;
-    if (!find_format(c, number, tensor)) return false;
+    const sp_format *format = find_format(c, number, tensor->name);
+    if (!format) return false;
+    tensor->format = format;
+    tensor->type_name = format->name;
     size_t n_elems = 1, n_bytes = 0;
     bool fits = true;
     for (uint32_t i = 0; i < tensor->n_dims; i++) {
         tensor->dims[tensor->n_dims - 1 - i] = (size_t)dims[i];
         fits = fits && dims[i] > 0 && sp_mul_size(n_elems, (size_t)dims[i], &n_elems);
     }
-    const sp_format *format = tensor->format;
     fits = fits && dims[0] % format->block_elems == 0 &&
            sp_mul_size(n_elems / format->block_elems, format->block_bytes, &n_bytes);
     tensor->n_bytes = n_bytes;
@@ -261,23 +261,16 @@ static bool read_alignment(cursor *c, const sp_gguf *gguf, uint64_t *alignment) 
                            c->file->path, (unsigned long long)*alignment, types[value->type].name);
 }
 
-static int by_offset(const void *a, const void *b) {
-    uint64_t x = (*(const sp_tensor *const *)a)->offset_bytes, y = (*(const sp_tensor *const *)b)->offset_bytes;
-    return (x > y) - (x < y);
-}
-
 /* Offsets are aligned, apart and inside the file; then they become those in the file. */
 static bool check_layout(cursor *c, sp_tensor_set *set, size_t first, uint64_t data_start, uint64_t alignment) {
     size_t n = set->n - first;
     uint64_t data_bytes = c->file->n_bytes > data_start ? c->file->n_bytes - data_start : 0;
-    const sp_tensor **order = malloc((n ? n : 1) * sizeof *order);
+    uint32_t *order = sp_tensor_set_order(set, first);
     if (!order) return sp_fail(c->err, SP_ERR_MEMORY, "%s: no memory for %zu tensors", c->file->path, n);
-    for (size_t i = 0; i < n; i++) order[i] = &set->items[first + i];
-    qsort(order, n, sizeof *order, by_offset);
     bool good = true;
     uint64_t end = 0;
     for (size_t i = 0; good && i < n; i++) {
-        const sp_tensor *t = order[i];
+        const sp_tensor *t = &set->items[order[i]];
         const char *wrong = t->offset_bytes % alignment                 ? "is not aligned"
                             : t->offset_bytes < end                     ? "overlaps the one before"
                             : t->offset_bytes > data_bytes              ? "starts past the end of the file"

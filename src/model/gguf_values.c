@@ -19,7 +19,8 @@ static bool int_at(const sp_gguf_value *value, size_t i, int64_t *out) {
             *out = ((const uint8_t *)value->data)[i];
             return true;
         case SP_GGUF_I8:
-            *out = ((const int8_t *)value->data)[i];
+            *out = ((const uint8_t *)value->data)[i];
+            if (*out > INT8_MAX) *out -= 256;
             return true;
         case SP_GGUF_U16:
             *out = ((const uint16_t *)value->data)[i];

@@ -45,28 +45,41 @@ static bool hash_file(XXH3_state_t *state, const char *directory, const char *na
     return n_bytes < 0 || hash_content(state, path, err);
 }
 
-bool sp_model_identity_read(const sp_model *model, sp_model_identity *out, sp_error *err) {
-    *out = (sp_model_identity){.n_files = model->n_files};
-    XXH3_state_t *state = XXH3_createState();
-    out->files = calloc(model->n_files ? model->n_files : 1, sizeof *out->files);
-    bool good = state && out->files ? true : sp_fail(err, SP_ERR_MEMORY, "%s: no memory", model->path);
-    if (good) XXH3_128bits_reset(state);
-    if (good && model->gguf) {
+static bool hash_description(XXH3_state_t *state, const sp_model *model, sp_error *err) {
+    if (model->gguf) {
         size_t n_bytes = 0;
         const void *header = sp_gguf_header(model->gguf, &n_bytes);
         XXH3_128bits_update(state, header, n_bytes);
+        return true;
     }
-    for (size_t i = 0; good && !model->gguf && i < N_DESCRIBED_BY; i++)
-        good = hash_file(state, model->path, described_by[i], err);
+    for (size_t i = 0; i < N_DESCRIBED_BY; i++)
+        if (!hash_file(state, model->path, described_by[i], err)) return false;
+    return true;
+}
+
+bool sp_model_identity_read(const sp_model *model, sp_model_identity *out, sp_error *err) {
+    *out = (sp_model_identity){0};
+    XXH3_state_t *state = XXH3_createState();
+    sp_file_identity *files = calloc(model->n_files ? model->n_files : 1, sizeof *files);
+    bool good = state && files;
+    if (good) {
+        XXH3_128bits_reset(state);
+        good = hash_description(state, model, err);
+    } else {
+        sp_fail(err, SP_ERR_MEMORY, "%s: no memory", model->path);
+    }
     if (good) {
         XXH128_canonical_t canonical;
         XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
         memcpy(out->description.bytes, canonical.digest, sizeof out->description.bytes);
         for (size_t i = 0; i < model->n_files; i++)
-            out->files[i] = (sp_file_identity){.path = model->files[i].path, .n_bytes = model->files[i].n_bytes};
+            files[i] = (sp_file_identity){.path = model->files[i].path, .n_bytes = model->files[i].n_bytes};
+        out->files = files;
+        out->n_files = model->n_files;
+    } else {
+        free(files);
     }
     XXH3_freeState(state);
-    if (!good) sp_model_identity_deinit(out);
     return good;
 }
 

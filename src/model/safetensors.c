@@ -248,26 +248,20 @@ static bool take_header(scanner *s, uint32_t i_file, sp_arena *arena, sp_tensor_
     return s->at == s->n_bytes || fail_at(s, "nothing but white space after the header's object");
 }
 
-static int by_offset(const void *a, const void *b) {
-    const sp_tensor *x = *(const sp_tensor *const *)a, *y = *(const sp_tensor *const *)b;
-    if (x->offset_bytes != y->offset_bytes) return x->offset_bytes < y->offset_bytes ? -1 : 1;
-    return (x->n_bytes > y->n_bytes) - (x->n_bytes < y->n_bytes); /* empty ones first: they overlap nothing */
-}
-
 /* Tensors [first, set->n) must follow each other from 0 to data_bytes; then their offsets become those in the file. */
 static bool check_layout(const sp_file *file, sp_tensor_set *set, size_t first, uint64_t data_start, sp_error *err) {
-    size_t n = set->n - first;
-    const sp_tensor **order = malloc((n ? n : 1) * sizeof *order);
-    if (!order) return sp_fail(err, SP_ERR_MEMORY, "%s: no memory for %zu tensors", file->path, n);
-    for (size_t i = 0; i < n; i++) order[i] = &set->items[first + i];
-    qsort(order, n, sizeof *order, by_offset);
+    uint32_t *order = sp_tensor_set_order(set, first);
+    if (!order) return sp_fail(err, SP_ERR_MEMORY, "%s: no memory for %zu tensors", file->path, set->n - first);
     uint64_t at = 0;
     bool good = true;
-    for (size_t i = 0; good && i < n; at = order[i]->offset_bytes + order[i]->n_bytes, i++)
-        if (order[i]->offset_bytes != at)
+    for (size_t i = 0; good && i < set->n - first; i++) {
+        const sp_tensor *t = &set->items[order[i]];
+        if (t->offset_bytes != at)
             good = sp_fail(err, SP_ERR_INPUT, "%s: tensor '%s' starts at byte %llu of the data, want %llu (%s)",
-                           file->path, order[i]->name, (unsigned long long)order[i]->offset_bytes,
-                           (unsigned long long)at, order[i]->offset_bytes > at ? "a hole" : "an overlap");
+                           file->path, t->name, (unsigned long long)t->offset_bytes, (unsigned long long)at,
+                           t->offset_bytes > at ? "a hole" : "an overlap");
+        at = t->offset_bytes + t->n_bytes;
+    }
     free(order);
     if (good && at != file->n_bytes - data_start)
         good = sp_fail(err, SP_ERR_INPUT, "%s: %llu bytes of data, want %llu: the file is %s", file->path,

@@ -52,6 +52,36 @@ sp_tensor *sp_tensor_set_find(const sp_tensor_set *set, const char *name) {
     return at ? &set->items[at - 1] : NULL;
 }
 
+typedef struct {
+    uint64_t offset_bytes, n_bytes;
+    uint32_t i_tensor;
+} place;
+
+static int by_place(const void *a, const void *b) {
+    const place *x = a, *y = b;
+    if (x->offset_bytes != y->offset_bytes) return x->offset_bytes < y->offset_bytes ? -1 : 1;
+    return (x->n_bytes > y->n_bytes) - (x->n_bytes < y->n_bytes);
+}
+
+uint32_t *sp_tensor_set_order(const sp_tensor_set *set, size_t first) {
+    size_t n = set->n - first;
+    place *places = calloc(n ? n : 1, sizeof *places);
+    uint32_t *order = calloc(n ? n : 1, sizeof *order);
+    if (places && order) {
+        for (size_t i = 0; i < n; i++) {
+            const sp_tensor *t = &set->items[first + i];
+            places[i] = (place){t->offset_bytes, t->n_bytes, (uint32_t)(first + i)};
+        }
+        qsort(places, n, sizeof *places, by_place);
+        for (size_t i = 0; i < n; i++) order[i] = places[i].i_tensor;
+    } else {
+        free(order);
+        order = NULL;
+    }
+    free(places);
+    return order;
+}
+
 void sp_tensor_set_deinit(sp_tensor_set *set) {
     free(set->items);
     free(set->slots);

@@ -39,6 +39,9 @@ typedef struct {
  * there are too many, or when memory ends. `path` is for messages. */
 bool sp_tensor_set_add(sp_tensor_set *set, const sp_tensor *tensor, const char *path, sp_error *err) SP_MUST_CHECK;
 sp_tensor *sp_tensor_set_find(const sp_tensor_set *set, const char *name); /* borrowed until the next add, or NULL */
+/* Indices of the tensors from `first` on, by offset, empty ones before others at the same place; free() it. NULL when
+ * memory ends. */
+uint32_t *sp_tensor_set_order(const sp_tensor_set *set, size_t first) SP_MUST_CHECK;
 void sp_tensor_set_deinit(sp_tensor_set *set);
 
 /* "[64, 128]" into out; returns out. */
