@@ -198,7 +198,8 @@ static sp_value call_range(sp_render *r, sp_value self, const sp_value *a, const
 static sp_dict *build_dict(sp_render *r, const sp_args *raw) {
     sp_dict *dict = sp_dict_new(r);
     if (raw->n_pos > 1) sp_render_fail(r, "dict expected at most 1 argument, got %zu", raw->n_pos);
-    if (raw->n_pos && (raw->pos[0].kind == SP_V_DICT)) {
+    if (raw->n_pos && raw->pos[0].kind == SP_V_UNDEFINED) sp_undefined_fail(r, raw->pos[0]);
+    if (raw->n_pos && raw->pos[0].kind == SP_V_DICT) {
         const sp_dict *from = raw->pos[0].as.dict;
         for (size_t i = 0; i < from->n; i++) sp_dict_set(r, dict, from->pairs[i].key, from->pairs[i].value);
     } else if (raw->n_pos) {

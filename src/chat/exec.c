@@ -213,7 +213,9 @@ static sp_flow exec_set_block(sp_render *r, const sp_node *node) {
 static sp_flow exec_filter_block(sp_render *r, const sp_node *node) {
     sp_value v;
     sp_flow flow = capture(r, node, &v);
-    if (flow == SP_FLOW_NEXT) sp_sink_str(r->out, v);
+    if (flow != SP_FLOW_NEXT) return flow;
+    if (v.kind != SP_V_TEXT) sp_render_fail(r, "a filter block's filter gives %s, not text", sp_value_type(v));
+    sp_sink_text(r->out, v.as.text);
     return flow;
 }
 

@@ -146,7 +146,7 @@ static sp_value round_int(sp_render *r, int64_t value, int64_t precision) {
     int64_t rest = value % unit, down = value - rest;
     if (rest < 0) {
         rest += unit;
-        down -= unit;
+        if (__builtin_sub_overflow(down, unit, &down)) sp_render_fail(r, "an integer beyond 64 bits");
     }
     bool up = rest * 2 > unit || (rest * 2 == unit && down / unit % 2 != 0);
     return up ? sp_operate(r, SP_OP_ADD, sp_value_int(down), sp_value_int(unit)) : sp_value_int(down);

@@ -263,8 +263,10 @@ const sp_text *sp_format_percent(sp_render *r, const sp_text *format, sp_value a
         p.at++;
         percent_one(&sink, &p);
     }
-    bool unused = args.kind == SP_V_TUPLE ? p.i_arg < args.as.seq->n : p.i_arg == 0 && args.kind != SP_V_DICT;
-    if (unused && args.kind != SP_V_LIST) sp_render_fail(r, "not all arguments converted during string formatting");
+    bool indexable = args.kind == SP_V_DICT || args.kind == SP_V_LIST || args.kind == SP_V_RANGE ||
+                     args.kind == SP_V_UNDEFINED; /* Python takes it for a mapping, which may be unused */
+    bool unused = args.kind == SP_V_TUPLE ? p.i_arg < args.as.seq->n : p.i_arg == 0 && !indexable;
+    if (unused) sp_render_fail(r, "not all arguments converted during string formatting");
     sp_text *text = SP_RENDER_NEW(r, sp_text);
     *text = *sp_sink_finish(&sink);
     text->markup = format->markup;

@@ -18,7 +18,14 @@ static bool next_char(sp_render *r, sp_iter *iter, sp_value *item) {
     if (iter->at >= text->n_bytes) return false;
     size_t width;
     sp_text_char(text->data, text->n_bytes, iter->at, &width);
-    *item = sp_value_text(sp_text_slice(r, text, iter->at, iter->at + width));
+    const sp_text *character = sp_text_slice(r, text, iter->at, iter->at + width);
+    if (character->markup) { /* indexing a safe string gives a safe one, iterating does not */
+        sp_text *plain = SP_RENDER_NEW(r, sp_text);
+        *plain = *character;
+        plain->markup = false;
+        character = plain;
+    }
+    *item = sp_value_text(character);
     iter->at += width;
     return true;
 }

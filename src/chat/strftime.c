@@ -5,13 +5,13 @@
 
 #include "chat/render.h"
 
-static void broken_down(const sp_render *r, struct tm *tm) {
+static void broken_down(sp_render *r, struct tm *tm) {
     time_t now = (time_t)r->now_s;
-    if (now) {
-        gmtime_r(&now, tm);
-    } else {
+    if (!now) {
         now = time(NULL);
         localtime_r(&now, tm);
+    } else if (!gmtime_r(&now, tm)) {
+        sp_render_fail(r, "the date is beyond the calendar");
     }
 }
 

@@ -232,8 +232,7 @@ void sp_sink_repeat(sp_sink *sink, const char *unit, size_t n_bytes, size_t time
     size_t total = 0;
     if (!sp_mul_size(n_bytes, times, &total)) sp_render_fail(sink->r, "a string of more bytes than memory may hold");
     if (!total) return;
-    sp_render_claim(sink->r, 0);
-    if (total > sink->r->limit_bytes) sp_render_claim(sink->r, total);
+    sp_render_claim(sink->r, total);
     char *out = make_room(sink, total);
     for (size_t i = 0; i < times; i++, out += n_bytes) memcpy(out, unit, n_bytes);
 }

@@ -79,7 +79,6 @@ FILTER(filter_indent) {
 
 FILTER(filter_truncate) {
     UNUSED;
-    const sp_text *text = sp_arg_text(r, self, "truncate");
     int64_t length = sp_value_given(a[0]) ? sp_arg_int(r, a[0], "truncate") : 255;
     bool kill_words = sp_value_given(a[1]) && sp_value_truth(r, a[1]);
     sp_value end = sp_value_given(a[2]) ? a[2] : sp_text_value(r, "...");
@@ -87,7 +86,10 @@ FILTER(filter_truncate) {
     int64_t leeway = sp_value_given(a[3]) && a[3].kind != SP_V_NONE ? sp_arg_int(r, a[3], "truncate") : 5;
     if (length < n_end) sp_render_fail(r, "expected length >= %lld, got %lld", (long long)n_end, (long long)length);
     if (leeway < 0) sp_render_fail(r, "expected leeway >= 0, got %lld", (long long)leeway);
-    if ((int64_t)text->n_chars <= length || (int64_t)text->n_chars - length <= leeway) return self;
+    size_t n;
+    if (!sp_value_length(r, self, &n)) sp_render_fail(r, "object of type '%s' has no len()", sp_value_type(self));
+    if ((int64_t)n <= length || (int64_t)n - length <= leeway) return self;
+    const sp_text *text = sp_arg_text(r, self, "truncate");
     size_t to = sp_text_offset(text, (size_t)(length - n_end));
     sp_text space = {.data = " ", .n_bytes = 1, .n_chars = 1};
     size_t word = kill_words ? SIZE_MAX : sp_text_rfind(r, text, &space, 0, to);

@@ -152,7 +152,7 @@ static bool is_line_end(int32_t c) {
 METHOD(text_splitlines) {
     UNUSED;
     const sp_text *text = self.as.text;
-    bool keep = sp_value_given(a[0]) && sp_value_truth(r, a[0]);
+    bool keep = sp_value_given(a[0]) && sp_arg_int(r, a[0], "splitlines()") != 0;
     sp_items list = {0};
     for (size_t from = 0, at = 0; from < text->n_bytes; from = at) {
         size_t width = 0, end = from;
@@ -322,8 +322,7 @@ METHOD(text_format) { return UNUSED, sp_value_text(sp_format_braces(r, self.as.t
 
 METHOD(text_format_map) {
     UNUSED;
-    if (a[0].kind != SP_V_DICT) sp_render_fail(r, "format_map() needs a mapping, got %s", sp_value_type(a[0]));
-    const sp_dict *dict = a[0].as.dict;
+    const sp_dict *dict = a[0].kind == SP_V_DICT ? a[0].as.dict : sp_dict_new(r);
     sp_kwarg *kw = sp_render_alloc(r, dict->n, sizeof *kw);
     sp_args args = {.kw = kw};
     for (size_t i = 0; i < dict->n; i++)
@@ -360,7 +359,8 @@ METHOD(text_center) {
 METHOD(text_ljust) {
     UNUSED;
     const sp_text *fill;
-    return padded(r, self.as.text, fill, 0, missing_chars(r, self, a, &fill));
+    size_t n = missing_chars(r, self, a, &fill);
+    return padded(r, self.as.text, fill, 0, n);
 }
 METHOD(text_rjust) {
     UNUSED;

@@ -1,0 +1,128 @@
+/* spill run, spill plan: options into a job, events onto the screen. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/opts.h"
+#include "cli/show.h"
+
+enum { EXIT_ROW_ERRORS = 3, EXIT_STOPPED = 75 };
+
+static volatile sig_atomic_t stop_requested;
+
+static void request_stop(int signal_number) {
+    (void)signal_number;
+    stop_requested = 1;
+}
+
+/* The first SIGINT or SIGTERM stops between passes; a second one ends the program at once. */
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = request_stop, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static int64_t count_or(const sp_invocation *invocation, sp_option_id id, int64_t fallback) {
+    return invocation->options[id].given ? invocation->options[id].count : fallback;
+}
+
+static double number_or(const sp_invocation *invocation, sp_option_id id, double fallback) {
+    return invocation->options[id].given ? invocation->options[id].number : fallback;
+}
+
+static bool check_options(const sp_invocation *invocation, sp_error *err) {
+    const sp_option_value *options = invocation->options;
+    if (options[SP_OPT_MAX_TOKENS].given && options[SP_OPT_MAX_TOKENS].count < 1)
+        return sp_fail(err, SP_ERR_USAGE, "--max-tokens: 0 found, at least 1 wanted");
+    if (options[SP_OPT_TOP_P].given && !(options[SP_OPT_TOP_P].number > 0 && options[SP_OPT_TOP_P].number <= 1))
+        return sp_fail(err, SP_ERR_USAGE, "--top-p: %s found, a number over 0, at most 1 wanted",
+                       options[SP_OPT_TOP_P].text);
+    static const sp_option_id positive[] = {SP_OPT_THREADS, SP_OPT_ROWS, SP_OPT_LIMIT};
+    for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
+        if (options[positive[i]].given && options[positive[i]].count < 1)
+            return sp_fail(err, SP_ERR_USAGE, "--%s: 0 found, at least 1 wanted", sp_options[positive[i]].long_name);
+    if (count_or(invocation, SP_OPT_PRECISION, 0) >= 2)
+        return sp_fail(err, SP_ERR_SUPPORT,
+                       "--precision %s: not supported yet; leave it out to run the weights as they are",
+                       options[SP_OPT_PRECISION].text);
+    return true;
+}
+
+static sp_job_options job_options(const sp_invocation *invocation) {
+    static const sp_mode modes[] = {SP_MODE_BF16, SP_MODE_FP32}; /* as in opts.def */
+    static const sp_placement placements[] = {SP_PLACE_AUTO, SP_PLACE_RESIDENT, SP_PLACE_STREAM};
+    sp_decoding decoding = sp_decoding_default();
+    decoding.max_tokens = (size_t)count_or(invocation, SP_OPT_MAX_TOKENS, (int64_t)decoding.max_tokens);
+    decoding.temperature = number_or(invocation, SP_OPT_TEMPERATURE, decoding.temperature);
+    decoding.top_p = number_or(invocation, SP_OPT_TOP_P, decoding.top_p);
+    decoding.top_k = (size_t)count_or(invocation, SP_OPT_TOP_K, (int64_t)decoding.top_k);
+    return (sp_job_options){
+        .model_path = invocation->args[0],
+        .input_path = invocation->args[1],
+        .output_path = invocation->options[SP_OPT_OUTPUT].text,
+        .to_stdout = !invocation->options[SP_OPT_OUTPUT].given && !isatty(STDOUT_FILENO),
+        .command = invocation->command_line,
+        .decoding = decoding,
+        .seed = count_or(invocation, SP_OPT_SEED, 0),
+        .mode = modes[count_or(invocation, SP_OPT_MODE, 0)],
+        .placement = placements[count_or(invocation, SP_OPT_PLACEMENT, 0)],
+        .memory_bytes = (uint64_t)count_or(invocation, SP_OPT_MEMORY, 0),
+        .n_threads = (size_t)count_or(invocation, SP_OPT_THREADS, 0),
+        .rows_cap = (size_t)count_or(invocation, SP_OPT_ROWS, 0),
+        .limit = (size_t)count_or(invocation, SP_OPT_LIMIT, 0),
+        .time_limit_s = number_or(invocation, SP_OPT_TIME_LIMIT, 0),
+        .disable_isa = getenv("SPILL_DISABLE_ISA"),
+        .prompt = {.plain_text = invocation->options[SP_OPT_PLAIN_TEXT].given,
+                   .now_s = count_or(invocation, SP_OPT_DATE, 0)},
+        .echo_tokens = invocation->options[SP_OPT_ECHO_TOKENS].given,
+        .stop_flag = &stop_requested,
+    };
+}
+
+int sp_cmd_run(const sp_invocation *invocation) {
+    sp_error err = {0};
+    if (!check_options(invocation, &err)) return sp_cli_fail(&err);
+    catch_signals();
+    sp_show_style style = invocation->options[SP_OPT_JSON].given    ? SP_SHOW_JSON
+                          : invocation->options[SP_OPT_QUIET].given ? SP_SHOW_QUIET
+                                                                    : SP_SHOW_LIVE;
+    sp_show *show = sp_show_new(style);
+    sp_job_options options = job_options(invocation);
+    sp_job_events events = sp_show_events(show);
+    sp_job_result result;
+    bool good = sp_job_run(&options, &events, &result, &err);
+    int status = result.stopped ? EXIT_STOPPED : result.n_errors ? EXIT_ROW_ERRORS : 0;
+    if (good)
+        sp_show_end(show, &result);
+    else {
+        sp_show_clear(show);
+        status = sp_cli_fail(&err);
+    }
+    sp_show_free(show);
+    return status;
+}
+
+static void print_plan(void *ctx, const sp_job_info *info) {
+    const bool *as_json = ctx;
+    if (*as_json) {
+        json_t *plan = sp_plan_json(info->plan);
+        json_dumpf(plan, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+        putchar('\n');
+        json_decref(plan);
+        return;
+    }
+    sp_buf text = {0};
+    sp_plan_text(info->model, info->machine, info->request, info->plan, &text);
+    if (text.data) fputs(text.data, stdout);
+    sp_buf_deinit(&text);
+}
+
+int sp_cmd_plan(const sp_invocation *invocation) {
+    sp_error err = {0};
+    if (!check_options(invocation, &err)) return sp_cli_fail(&err);
+    bool as_json = invocation->options[SP_OPT_JSON].given;
+    sp_job_options options = job_options(invocation);
+    sp_job_events events = {.ctx = &as_json, .planned = print_plan};
+    return sp_job_plan(&options, &events, &err) ? 0 : sp_cli_fail(&err);
+}

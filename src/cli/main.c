@@ -1,0 +1,71 @@
+/* The program: finds the command, parses its options, runs it. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/opts.h"
+#include "util/buf.h"
+#include "util/version.h"
+
+/* The command line as typed, with quotes where a shell needs them. */
+static char *join_command(int argc, char **argv) {
+    sp_buf line = {0};
+    for (int i = 0; i < argc; i++) {
+        bool plain = argv[i][0] && !strpbrk(argv[i], " \t\n'\"\\$`*?[]{}()<>|&;#~!");
+        sp_buf_text(&line, i ? " " : "");
+        if (plain) {
+            sp_buf_text(&line, argv[i]);
+            continue;
+        }
+        sp_buf_char(&line, '\'');
+        for (const char *c = argv[i]; *c; c++) sp_buf_text(&line, *c == '\'' ? "'\\''" : (char[]){*c, 0});
+        sp_buf_char(&line, '\'');
+    }
+    return line.data;
+}
+
+static const sp_command *find_command(const char *name, sp_error *err) {
+    const char *names[16];
+    SP_CHECK(sp_n_commands <= 16);
+    for (size_t i = 0; i < sp_n_commands; i++) {
+        if (strcmp(sp_commands[i].name, name) == 0) return &sp_commands[i];
+        names[i] = sp_commands[i].name;
+    }
+    const char *nearest = sp_opts_nearest(name, names, sp_n_commands);
+    sp_fail(err, SP_ERR_USAGE, "%s: no such command; %s%s%s", name,
+            nearest ? "did you mean spill " : "see spill --help", nearest ? nearest : "", nearest ? "?" : "");
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    signal(SIGPIPE, SIG_IGN); /* a reader that leaves is an error of a write, not a death */
+    sp_error err = {0};
+    if (argc < 2) {
+        sp_fail(&err, SP_ERR_USAGE, "no command found; see spill --help");
+        return sp_cli_fail(&err);
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        sp_help_program();
+        return 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("spill %s\n", SP_VERSION);
+        return 0;
+    }
+    const sp_command *command = find_command(argv[1], &err);
+    if (!command) return sp_cli_fail(&err);
+    sp_invocation invocation = {0};
+    if (!sp_opts_parse(command, argc - 2, argv + 2, &invocation, &err)) return sp_cli_fail(&err);
+    if (invocation.options[SP_OPT_HELP].given) {
+        sp_help_command(command);
+        return 0;
+    }
+    char *line = join_command(argc, argv);
+    invocation.command_line = line ? line : "spill";
+    int status = command->run(&invocation);
+    free(line);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    sp_fail_errno(&err, "stdout");
+    return status ? status : sp_cli_fail(&err);
+}

@@ -1,0 +1,201 @@
+/* Parsing of the command line by the option table. */
+#include "cli/opts.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+const sp_option sp_options[SP_OPT_COUNT] = {
+#define SP_OPTION(id, long_name, short_name, kind, value, commands, help) \
+    {long_name, short_name, SP_KIND_##kind, value, commands, help},
+#include "cli/opts.def"
+#undef SP_OPTION
+};
+
+/* ---- values ---- */
+
+static bool bad_value(const sp_option *option, const char *text, const char *want, sp_error *err) {
+    return sp_fail(err, SP_ERR_USAGE, "--%s: '%s' found, %s wanted", option->long_name, text, want);
+}
+
+static bool parse_count(const sp_option *option, const char *text, sp_option_value *value, sp_error *err) {
+    char *end;
+    errno = 0;
+    value->count = strtoll(text, &end, 10);
+    if (errno || end == text || *end || value->count < 0) return bad_value(option, text, "a whole number", err);
+    return true;
+}
+
+static bool parse_number(const sp_option *option, const char *text, sp_option_value *value, sp_error *err) {
+    char *end;
+    value->number = strtod(text, &end);
+    if (end == text || *end || !isfinite(value->number) || value->number < 0)
+        return bad_value(option, text, "a number", err);
+    return true;
+}
+
+/* A number and a unit letter of `units`; factor[i] belongs to units[i]. */
+static bool parse_unit(const char *text, const char *units, const double *factors, double *out) {
+    char *end;
+    double number = strtod(text, &end);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    if (end == text || !isfinite(number) || number < 0 ||
+        (*end && (!unit || (end[1] && strcmp(end + 1, "B") && strcmp(end + 1, "iB")))))
+        return false;
+    *out = number * (unit ? factors[unit - units] : 1);
+    return true;
+}
+
+static bool parse_size(const sp_option *option, const char *text, sp_option_value *value, sp_error *err) {
+    static const double factors[] = {1024.0,       1024.0,       1048576.0,       1048576.0,
+                                     1073741824.0, 1073741824.0, 1099511627776.0, 1099511627776.0};
+    double bytes = 0;
+    if (!parse_unit(text, "kKmMgGtT", factors, &bytes) || bytes < 1 || bytes > 9e18)
+        return bad_value(option, text, "a size such as 4G or 512M", err);
+    value->count = (int64_t)bytes;
+    return true;
+}
+
+static bool parse_duration(const sp_option *option, const char *text, sp_option_value *value, sp_error *err) {
+    static const double factors[] = {1, 60, 3600, 86400};
+    size_t n = strlen(text);
+    if (!n || !parse_unit(text, "smhd", factors, &value->number) || value->number <= 0 || text[n - 1] == 'B')
+        return bad_value(option, text, "a time such as 90m, 8h or 30s", err);
+    return true;
+}
+
+static bool parse_date(const sp_option *option, const char *text, sp_option_value *value, sp_error *err) {
+    struct tm day = {0};
+    const char *end = strlen(text) == 10 ? strptime(text, "%Y-%m-%d", &day) : NULL;
+    int month_day = day.tm_mday;
+    time_t seconds = end && !*end ? timegm(&day) : -1; /* normalises 31 February: compare */
+    if (!end || *end || day.tm_mday != month_day) return bad_value(option, text, "a date YYYY-MM-DD", err);
+    value->count = (int64_t)seconds;
+    return true;
+}
+
+static bool parse_choice(const sp_option *option, const char *text, sp_option_value *value, sp_error *err) {
+    size_t n = strlen(text);
+    const char *at = option->value;
+    for (value->count = 0; at; value->count++) {
+        size_t n_word = strcspn(at, "|");
+        if (n == n_word && strncmp(at, text, n) == 0) return true;
+        at = at[n_word] ? at + n_word + 1 : NULL;
+    }
+    return bad_value(option, text, option->value, err);
+}
+
+static bool parse_text(const sp_option *option, const char *text, sp_option_value *value, sp_error *err) {
+    (void)value;
+    return *text || bad_value(option, text, option->value, err);
+}
+
+typedef bool parse_fn(const sp_option *option, const char *text, sp_option_value *value, sp_error *err);
+static parse_fn *const parsers[] = {
+    [SP_KIND_FLAG] = NULL,       [SP_KIND_COUNT] = parse_count,       [SP_KIND_NUMBER] = parse_number,
+    [SP_KIND_SIZE] = parse_size, [SP_KIND_DURATION] = parse_duration, [SP_KIND_DATE] = parse_date,
+    [SP_KIND_TEXT] = parse_text, [SP_KIND_PATH] = parse_text,         [SP_KIND_CHOICE] = parse_choice,
+};
+
+/* ---- names ---- */
+
+/* Edit distance, stopped at words over 30 letters. */
+static size_t distance(const char *a, const char *b) {
+    size_t n = strlen(a), m = strlen(b);
+    size_t row[32];
+    if (n > 30 || m > 30) return 99;
+    for (size_t j = 0; j <= m; j++) row[j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t best = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[m];
+}
+
+const char *sp_opts_nearest(const char *word, const char *const *names, size_t n) {
+    const char *best = NULL;
+    size_t best_distance = 3;
+    for (size_t i = 0; i < n; i++) {
+        size_t d = distance(word, names[i]);
+        if (d < best_distance) {
+            best_distance = d;
+            best = names[i];
+        }
+    }
+    return best;
+}
+
+static bool unknown_option(const sp_command *command, const char *word, sp_error *err) {
+    const char *names[SP_OPT_COUNT];
+    size_t n = 0;
+    for (size_t i = 0; i < SP_OPT_COUNT; i++)
+        if (sp_options[i].commands & command->bit) names[n++] = sp_options[i].long_name;
+    const char *nearest = strncmp(word, "--", 2) == 0 ? sp_opts_nearest(word + 2, names, n) : NULL;
+    if (nearest)
+        return sp_fail(err, SP_ERR_USAGE, "%s: no such option of spill %s; did you mean --%s?", word, command->name,
+                       nearest);
+    return sp_fail(err, SP_ERR_USAGE, "%s: no such option; see spill %s --help", word, command->name);
+}
+
+/* Option i matches `word` (without its value): --long or -s. */
+static bool matches(const sp_option *option, const char *word, size_t n_word) {
+    if (word[1] != '-') return n_word == 2 && option->short_name && option->short_name == word[1];
+    return strlen(option->long_name) == n_word - 2 && strncmp(option->long_name, word + 2, n_word - 2) == 0;
+}
+
+static bool parse_option(const sp_command *command, int argc, char **argv, int *i, sp_invocation *invocation,
+                         sp_error *err) {
+    const char *word = argv[*i];
+    size_t n_word = word[1] == '-' ? strcspn(word, "=") : 2;
+    for (size_t id = 0; id < SP_OPT_COUNT; id++) {
+        const sp_option *option = &sp_options[id];
+        if (!(option->commands & command->bit) || !matches(option, word, n_word)) continue;
+        sp_option_value *value = &invocation->options[id];
+        if (value->given) return sp_fail(err, SP_ERR_USAGE, "--%s: given twice, once wanted", option->long_name);
+        value->given = true;
+        if (option->kind == SP_KIND_FLAG)
+            return !word[n_word] || sp_fail(err, SP_ERR_USAGE, "--%s: takes no value", option->long_name);
+        value->text = word[n_word] ? word + n_word + (word[1] == '-') : *i + 1 < argc ? argv[++*i] : NULL;
+        if (!value->text)
+            return sp_fail(err, SP_ERR_USAGE, "--%s: no value found, %s wanted", option->long_name, option->value);
+        return parsers[option->kind](option, value->text, value, err);
+    }
+    return unknown_option(command, word, err);
+}
+
+bool sp_opts_parse(const sp_command *command, int argc, char **argv, sp_invocation *invocation, sp_error *err) {
+    bool options_end = false;
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        if (!options_end && strcmp(word, "--") == 0) {
+            options_end = true;
+        } else if (!options_end && word[0] == '-' && word[1]) {
+            if (!parse_option(command, argc, argv, &i, invocation, err)) return false;
+        } else if (invocation->n_args == SP_MAX_ARGS) {
+            return sp_fail(err, SP_ERR_USAGE, "spill %s: more than %d arguments", command->name, SP_MAX_ARGS);
+        } else {
+            invocation->args[invocation->n_args++] = word;
+        }
+    }
+    if (invocation->options[SP_OPT_HELP].given) return true;
+    if (invocation->n_args < command->min_args || invocation->n_args > command->max_args)
+        return sp_fail(err, SP_ERR_USAGE, "spill %s: %zu arguments found, wanted: spill %s %s; see --help",
+                       command->name, invocation->n_args, command->name, command->synopsis);
+    return true;
+}
+
+int sp_cli_fail(const sp_error *err) {
+    fprintf(stderr, "spill: %s\n", err->text);
+    bool is_input = err->code == SP_ERR_USAGE || err->code == SP_ERR_INPUT || err->code == SP_ERR_SUPPORT;
+    return is_input ? 2 : 1;
+}

@@ -1,0 +1,238 @@
+/* The live block, plain lines and JSON events of a run.
+ *
+ * The block is redrawn in place, at most ten times a second:
+ *
+ *   rows    12 done, 32 in flight of 48            2 errors
+ *   tokens  1,234 new (212/s), 9,800 prompt        pass 34: 0.15 s
+ *   memory  1.2 GB   read 1.90 GB/s, waited 2%     00:42 so far, about 01:10 to go
+ *     capital     The capital of France is Par
+ *     haiku       Waves upon the shore
+ */
+#include "cli/show.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <utf8proc.h>
+
+#include "cli/units.h"
+#include "util/clock.h"
+#include "util/json.h"
+
+enum { REDRAW_NS = 100000000, PLAIN_EVERY_S = 30, SHOWN_ROWS = 4, NAME_COLUMNS = 14 };
+
+struct sp_show {
+    sp_show_style style;
+    bool is_terminal;
+    size_t n_lines; /* of the block on screen */
+    uint64_t drawn_ns;
+    double plain_s; /* when the last plain line was printed */
+    size_t columns;
+    sp_plan plan;
+};
+
+sp_show *sp_show_new(sp_show_style style) {
+    sp_show *show = calloc(1, sizeof *show);
+    SP_CHECK(show != NULL);
+    show->is_terminal = isatty(STDERR_FILENO);
+    show->style = style == SP_SHOW_LIVE && !show->is_terminal ? SP_SHOW_PLAIN : style;
+    return show;
+}
+
+void sp_show_free(sp_show *show) { free(show); }
+
+void sp_show_clear(sp_show *show) {
+    for (; show->n_lines; show->n_lines--) fputs("\033[A\033[2K", stderr);
+    fflush(stderr);
+}
+
+static size_t terminal_columns(void) {
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20 ? size.ws_col : 80;
+}
+
+/* ---- JSON events ---- */
+
+/* One event a line, written at once. Takes the object. */
+static void emit(json_t *event) {
+    char *text = event ? json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    if (text) fprintf(stderr, "%s\n", text);
+    free(text);
+    json_decref(event);
+}
+
+static void emit_plan(const sp_job_info *info) {
+    json_t *event = json_pack("{s:s,s:s,s:s,s:s,s:s}", "event", "plan", "run", info->run_id, "model", info->model->name,
+                              "results", info->results_path, "isa", info->isa);
+    json_t *plan = sp_plan_json(info->plan);
+    if (event && plan) json_object_update(event, plan);
+    json_decref(plan);
+    emit(event);
+}
+
+static void emit_pass(const sp_job_progress *progress) {
+    const sp_batch_pass *pass = progress->pass;
+    double seconds = (double)pass->pass.ns / 1e9;
+    emit(json_pack("{s:s,s:I,s:f,s:I,s:f,s:f,s:I,s:I,s:I,s:I}", "event", "pass", "pass", (json_int_t)pass->i_pass,
+                   "seconds", seconds, "bytes_read", (json_int_t)pass->pass.bytes_read, "read_bps",
+                   seconds > 0 ? (double)pass->pass.bytes_read / seconds : 0.0, "wait_seconds",
+                   (double)pass->pass.wait_ns / 1e9, "rows", (json_int_t)pass->n_rows, "prefill_tokens",
+                   (json_int_t)pass->prefill_tokens, "decode_tokens", (json_int_t)pass->decode_tokens, "rss_bytes",
+                   (json_int_t)progress->rss_bytes));
+}
+
+static void emit_row(const sp_job_row *row) {
+    json_t *event = json_pack("{s:s,s:s,s:I,s:s?}", "event", "row", "custom_id", row->custom_id, "tokens",
+                              (json_int_t)row->n_tokens, "finish_reason", row->finish_reason);
+    if (event && row->error_message) json_object_set_new(event, "error", json_string(row->error_message));
+    emit(event);
+}
+
+static void emit_done(const sp_job_result *result) {
+    json_t *event = json_pack("{s:s,s:s,s:b,s:I,s:I,s:I,s:I,s:f,s:I,s:f,s:f,s:I,s:f,s:s}", "event", "done", "run",
+                              result->run_id, "stopped", (int)result->stopped, "rows", (json_int_t)result->n_done,
+                              "errors", (json_int_t)result->n_errors, "prompt_tokens",
+                              (json_int_t)result->prompt_tokens, "tokens", (json_int_t)result->new_tokens, "seconds",
+                              result->seconds, "bytes_read", (json_int_t)result->bytes_read, "read_bps",
+                              result->seconds > 0 ? (double)result->bytes_read / result->seconds : 0.0, "wait_seconds",
+                              (double)result->wait_ns / 1e9, "peak_rss_bytes", (json_int_t)result->peak_rss_bytes,
+                              "estimate_seconds", result->estimate_s, "results", result->results_path);
+    if (event && result->n_expected)
+        json_object_set_new(
+            event, "expected",
+            json_pack("{s:I,s:I}", "rows", (json_int_t)result->n_expected, "matched", (json_int_t)result->n_matched));
+    emit(event);
+}
+
+/* ---- the block ---- */
+
+/* Prints one line of the block, cut at the terminal's width. */
+static void block_line(sp_show *show, const char *text, size_t n_bytes) {
+    size_t used = 0, at = 0;
+    while (at < n_bytes) {
+        utf8proc_int32_t c;
+        utf8proc_ssize_t n =
+            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(n_bytes - at), &c);
+        if (n <= 0) break;
+        int width = utf8proc_charwidth(c);
+        if (used + (size_t)(width > 0 ? width : 0) >= show->columns) break;
+        used += (size_t)(width > 0 ? width : 0);
+        at += (size_t)n;
+    }
+    fprintf(stderr, "%.*s\n", (int)at, text);
+    show->n_lines++;
+}
+
+static void SP_PRINTF(2, 3) block_printf(sp_show *show, const char *format, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    block_line(show, text, n > 0 ? strnlen(text, sizeof text) : 0);
+}
+
+/* The end of a row's text, on one line, safe to print. */
+static void block_row(sp_show *show, const sp_row *row) {
+    size_t room = show->columns > NAME_COLUMNS + 6 ? show->columns - NAME_COLUMNS - 4 : 1;
+    size_t n = row->text.n_bytes, from = n > room ? n - room : 0;
+    const char *text = row->text.data ? row->text.data : "";
+    while (from < n && ((unsigned char)text[from] & 0xc0) == 0x80) from++;
+    char plain[1024], shown[1024], name[64];
+    size_t n_plain = 0;
+    for (size_t i = from; i < n && n_plain < sizeof plain; i++)
+        plain[n_plain++] = text[i] == '\n' || text[i] == '\t' ? ' ' : text[i];
+    sp_printable(plain, n_plain, shown, sizeof shown);
+    sp_printable(row->request.custom_id, strlen(row->request.custom_id), name, NAME_COLUMNS + 4);
+    block_printf(show, "  %-*s  %s%s", NAME_COLUMNS, name,
+                 row->n_new == 0 ? "(reading the prompt)"
+                 : from          ? "..."
+                                 : "",
+                 shown);
+}
+
+static void draw_block(sp_show *show, const sp_job_progress *progress) {
+    char total[32] = "", new_tokens[32], prompt_tokens[32], memory[32], elapsed[32], left[48] = "";
+    const sp_pass_stats *pass = &progress->pass->pass;
+    double seconds = progress->seconds > 0 ? progress->seconds : 1e-9, pass_s = (double)pass->ns / 1e9;
+    if (progress->all_rows_known) snprintf(total, sizeof total, " of %zu", progress->n_rows_known);
+    if (progress->all_rows_known && progress->n_done > 0 && progress->n_done < progress->n_rows_known) {
+        char time[32];
+        double rows_left = (double)(progress->n_rows_known - progress->n_done);
+        snprintf(left, sizeof left, ", about %s to go",
+                 sp_units_time(seconds * rows_left / (double)progress->n_done, time));
+    }
+    sp_show_clear(show);
+    show->columns = terminal_columns();
+    block_printf(show, "rows    %zu done, %zu in flight%s   %zu errors", progress->n_done, progress->n_running, total,
+                 progress->n_errors);
+    block_printf(show, "tokens  %s new (%.1f/s), %s prompt   pass %llu: %.3f s",
+                 sp_units_count(progress->new_tokens, new_tokens), (double)progress->new_tokens / seconds,
+                 sp_units_count(progress->prompt_tokens, prompt_tokens), (unsigned long long)progress->pass->i_pass,
+                 pass_s);
+    block_printf(
+        show, "memory  %s   read %.2f GB/s, waited %.0f%%   %s so far%s", sp_units_bytes(progress->rss_bytes, memory),
+        pass_s > 0 ? (double)pass->bytes_read / pass_s / 1e9 : 0.0,
+        pass_s > 0 ? 100.0 * (double)pass->wait_ns / (double)pass->ns : 0.0, sp_units_time(seconds, elapsed), left);
+    for (size_t i = 0; i < progress->n_running && i < SHOWN_ROWS; i++) block_row(show, progress->running[i]);
+    fflush(stderr);
+}
+
+/* ---- events ---- */
+
+static void planned(void *ctx, const sp_job_info *info) {
+    sp_show *show = ctx;
+    show->plan = *info->plan;
+    if (show->style == SP_SHOW_JSON) emit_plan(info);
+    if (show->style != SP_SHOW_LIVE && show->style != SP_SHOW_PLAIN) return;
+    sp_buf text = {0};
+    sp_plan_text(info->model, info->machine, info->request, info->plan, &text);
+    if (text.data) fputs(text.data, stderr);
+    sp_buf_deinit(&text);
+}
+
+static void passed(void *ctx, const sp_job_progress *progress) {
+    sp_show *show = ctx;
+    if (show->style == SP_SHOW_JSON) emit_pass(progress);
+    if (show->style == SP_SHOW_LIVE) {
+        uint64_t now = sp_clock_ns();
+        if (now - show->drawn_ns < REDRAW_NS) return;
+        draw_block(show, progress);
+        show->drawn_ns = now;
+    }
+    if (show->style == SP_SHOW_PLAIN && progress->seconds - show->plain_s >= PLAIN_EVERY_S) {
+        show->plain_s = progress->seconds;
+        fprintf(stderr, "%zu rows done, %zu in flight, %zu new tokens, %.1f tokens/s\n", progress->n_done,
+                progress->n_running, progress->new_tokens, (double)progress->new_tokens / progress->seconds);
+    }
+}
+
+static void row(void *ctx, const sp_job_row *event) {
+    sp_show *show = ctx;
+    if (show->style == SP_SHOW_JSON) emit_row(event);
+}
+
+sp_job_events sp_show_events(sp_show *show) {
+    return (sp_job_events){.ctx = show, .planned = planned, .passed = passed, .row = row};
+}
+
+void sp_show_end(sp_show *show, const sp_job_result *result) {
+    sp_show_clear(show);
+    if (show->style == SP_SHOW_JSON) {
+        emit_done(result);
+        return;
+    }
+    char tokens[32], time[32], memory[32], scored[64] = "";
+    if (result->n_expected)
+        snprintf(scored, sizeof scored, ", %zu of %zu as expected (%.1f%%)", result->n_matched, result->n_expected,
+                 100.0 * (double)result->n_matched / (double)result->n_expected);
+    fprintf(stderr, "%s: %zu rows (%zu errors)%s, %s new tokens in %s, %.1f tokens/s, peak %s; results: %s\n",
+            result->stopped ? "stopped" : "done", result->n_done, result->n_errors, scored,
+            sp_units_count(result->new_tokens, tokens), sp_units_time(result->seconds, time),
+            result->seconds > 0 ? (double)result->new_tokens / result->seconds : 0.0,
+            sp_units_bytes(result->peak_rss_bytes, memory), result->results_path);
+}

@@ -1,0 +1,47 @@
+/* Continuous batching: decides which rows run in which pass.
+ *
+ * A pass carries every running row's next token, then prefill of rows that still lack part of their tokens, oldest
+ * first, up to plan->pass_tokens. A finished row's place is filled for the next pass. When KV pages run out, the newest
+ * row gives its pages up and is prefilled again later; its bytes do not change (docs/DESIGN.md section 1). */
+#ifndef SPILL_JOBS_BATCH_H
+#define SPILL_JOBS_BATCH_H
+
+#include "engine/engine.h"
+#include "jobs/row.h"
+#include "util/threads.h"
+
+typedef struct {
+    uint64_t i_pass; /* from 1 */
+    sp_pass_stats pass;
+    size_t n_rows; /* running in it */
+    size_t prefill_tokens, decode_tokens;
+} sp_batch_pass;
+
+/* Where rows come from and go to. All are called on the caller's thread, between passes. */
+typedef struct {
+    void *ctx;
+    /* The next row to start, owned by the batch from now on; NULL when there is none. False: a failure that ends the
+     * job. */
+    bool (*next_row)(void *ctx, sp_row **row, sp_error *err);
+    /* A row that is done: code SP_ROW_OK, or the error and its message. Ownership moves to the callee. */
+    bool (*row_done)(void *ctx, sp_row *row, sp_row_code code, const char *message, sp_error *err);
+    /* After each pass; running[n_running] are the rows in flight. */
+    void (*pass_done)(void *ctx, const sp_batch_pass *pass, sp_row *const *running, size_t n_running);
+    bool (*should_stop)(void *ctx); /* asked before each pass */
+} sp_batch_calls;
+
+typedef struct {
+    sp_engine *engine;
+    sp_device *device;
+    sp_pool *pool;
+    const sp_model *model;
+    const sp_plan *plan;
+    const sp_stop_ids *stops;
+    sp_batch_calls calls;
+} sp_batch_setup;
+
+/* Runs until next_row has no more and all rows are done, or should_stop says so (then *stopped is set and the rows in
+ * flight are dropped), or a failure. Nothing that was handed to row_done is lost in any case. */
+bool sp_batch_run(const sp_batch_setup *setup, bool *stopped, sp_error *err) SP_MUST_CHECK;
+
+#endif

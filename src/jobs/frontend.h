@@ -1,0 +1,38 @@
+/* A model's text side: tokenizer, chat template and the ids that end a turn. Turns a request into prompt ids.
+ *
+ * Immutable after open; shared by threads. */
+#ifndef SPILL_JOBS_FRONTEND_H
+#define SPILL_JOBS_FRONTEND_H
+
+#include "chat/messages.h"
+#include "jobs/request.h"
+#include "jobs/row.h"
+#include "model/model.h"
+#include "tokenizer/tokenizer.h"
+
+typedef struct {
+    sp_tokenizer *tokenizer;
+    sp_chat *chat;
+    sp_stop_ids stops;
+} sp_frontend;
+
+typedef struct {
+    bool plain_text; /* control tokens in message text are ordinary text */
+    bool no_generation_prompt;
+    bool add_special; /* for raw text: the tokenizer's special tokens around it */
+    bool any_tools;   /* render tools whether the template reads them or not (as transformers) */
+    int64_t now_s;    /* what templates see as today; 0: the clock */
+} sp_prompt_options;
+
+/* For a model (its directory or GGUF file). */
+bool sp_frontend_open_model(sp_frontend *frontend, const sp_model *model, sp_error *err) SP_MUST_CHECK;
+/* For a directory with tokenizer.json and tokenizer_config.json alone. */
+bool sp_frontend_open_dir(sp_frontend *frontend, const char *dir, sp_error *err) SP_MUST_CHECK;
+void sp_frontend_deinit(sp_frontend *frontend);
+
+/* Appends the prompt's ids; rendered (may be NULL) receives the text they come from. SP_ROW_OK, or the code with err
+ * filled. */
+sp_row_code sp_frontend_prompt(const sp_frontend *frontend, const sp_request *request, const sp_prompt_options *options,
+                               sp_ids *ids, sp_buf *rendered, sp_error *err);
+
+#endif

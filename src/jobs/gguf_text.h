@@ -1,0 +1,12 @@
+/* Tokenizer and chat template out of a GGUF file's metadata. */
+#ifndef SPILL_JOBS_GGUF_TEXT_H
+#define SPILL_JOBS_GGUF_TEXT_H
+
+#include "chat/messages.h"
+#include "model/gguf.h"
+#include "tokenizer/tokenizer.h"
+
+sp_tokenizer *sp_gguf_text_tokenizer(const sp_gguf *gguf, sp_error *err) SP_MUST_CHECK;
+sp_chat *sp_gguf_text_chat(const sp_gguf *gguf, const sp_tokenizer *tokenizer, sp_error *err) SP_MUST_CHECK;
+
+#endif

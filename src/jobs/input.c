@@ -1,0 +1,158 @@
+/* Input lines: a growing window over a descriptor.
+ *
+ *   window [ ....consumed | line ........ \n | next ... | free ]
+ *                         ^begin          ^end of line     ^filled
+ */
+#include "jobs/input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "util/size.h"
+
+enum { READ_BYTES = 256 * 1024 };
+
+struct sp_input {
+    int fd; /* -1: the built-in set */
+    char *path;
+    char *window;
+    size_t begin, filled, room;
+    size_t i_line;
+    uint64_t n_read;
+    bool at_end;
+    XXH3_state_t *hash;
+};
+
+sp_input *sp_input_open(const char *path, sp_error *err) {
+    bool is_sample = strcmp(path, "sample") == 0;
+    int fd = is_sample ? -1 : strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    if (!is_sample && (fd < 0 || fstat(fd, &st) != 0)) {
+        sp_fail_errno(err, "%s", path);
+        err->code = SP_ERR_INPUT;
+        if (fd >= 0) close(fd);
+        return NULL;
+    }
+    if (!is_sample && S_ISDIR(st.st_mode)) {
+        sp_fail(err, SP_ERR_INPUT, "%s: a directory found, a file of JSON lines wanted", path);
+        close(fd);
+        return NULL;
+    }
+    sp_input *input = calloc(1, sizeof *input);
+    SP_CHECK(input != NULL);
+    input->fd = fd;
+    input->path = strdup(path);
+    input->hash = XXH3_createState();
+    SP_CHECK(input->path && input->hash);
+    XXH3_128bits_reset(input->hash);
+    return input;
+}
+
+/* Makes room behind `filled` and reads once. 1: got bytes, 0: end, -1: error. */
+static int fill(sp_input *input, sp_error *err) {
+    if (input->begin > 0) {
+        memmove(input->window, input->window + input->begin, input->filled - input->begin);
+        input->filled -= input->begin;
+        input->begin = 0;
+    }
+    if (input->room - input->filled < READ_BYTES) {
+        size_t room = sp_max_size(input->room * 2, input->filled + READ_BYTES);
+        char *window = realloc(input->window, room);
+        if (!window) {
+            sp_fail(err, SP_ERR_MEMORY, "%s: no memory for a line of %zu bytes", input->path, input->filled);
+            return -1;
+        }
+        input->window = window;
+        input->room = room;
+    }
+    for (;;) {
+        ssize_t got = read(input->fd, input->window + input->filled, input->room - input->filled);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) {
+            sp_fail_errno(err, "%s: reading line %zu", input->path, input->i_line + 1);
+            return -1;
+        }
+        XXH3_128bits_update(input->hash, input->window + input->filled, (size_t)got);
+        input->filled += (size_t)got;
+        input->n_read += (uint64_t)got;
+        return got > 0;
+    }
+}
+
+static bool is_blank(const char *text, size_t n_bytes) {
+    for (size_t i = 0; i < n_bytes; i++)
+        if (text[i] != ' ' && text[i] != '\t' && text[i] != '\r') return false;
+    return true;
+}
+
+/* The next raw line, blank or not, without LF. 1, 0 or -1 as sp_input_next. */
+static int next_raw(sp_input *input, sp_line *line, sp_error *err) {
+    size_t scanned = 0;
+    bool too_long = false;
+    for (;;) {
+        char *start = input->window + input->begin;
+        size_t here = input->filled - input->begin;
+        char *lf = here > scanned ? memchr(start + scanned, '\n', here - scanned) : NULL;
+        if (lf || input->at_end) {
+            if (!lf && here == 0 && !too_long) return 0;
+            size_t n_bytes = lf ? (size_t)(lf - start) : here;
+            input->begin += n_bytes + (lf ? 1 : 0);
+            *line = (sp_line){start, n_bytes, ++input->i_line, too_long};
+            return 1;
+        }
+        if (here > SP_INPUT_LINE_BYTES) { /* drop the rest of it, keep its head for the message */
+            too_long = true;
+            input->filled = input->begin + 64;
+            here = 64;
+        }
+        scanned = here;
+        int got = fill(input, err);
+        if (got < 0) return -1;
+        input->at_end = got == 0;
+    }
+}
+
+static int next_sample(sp_input *input, sp_line *line) {
+    if (input->i_line >= sp_n_sample_lines) return 0;
+    const char *text = sp_sample_lines[input->i_line++];
+    size_t n_bytes = strlen(text);
+    XXH3_128bits_update(input->hash, text, n_bytes);
+    *line = (sp_line){text, n_bytes, input->i_line, false};
+    return 1;
+}
+
+int sp_input_next(sp_input *input, sp_line *line, sp_error *err) {
+    if (input->fd < 0) return next_sample(input, line);
+    for (;;) {
+        int got = next_raw(input, line, err);
+        if (got <= 0) return got;
+        if (line->i_line == 1 && line->n_bytes >= 3 && memcmp(line->text, "\xef\xbb\xbf", 3) == 0) {
+            line->text += 3;
+            line->n_bytes -= 3;
+        }
+        if (line->n_bytes && line->text[line->n_bytes - 1] == '\r') line->n_bytes--;
+        if (!is_blank(line->text, line->n_bytes)) return 1;
+    }
+}
+
+uint64_t sp_input_bytes_read(const sp_input *input) { return input->n_read; }
+
+void sp_input_hash(const sp_input *input, char *text) {
+    XXH128_hash_t hash = XXH3_128bits_digest(input->hash);
+    snprintf(text, 33, "%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+}
+
+void sp_input_close(sp_input *input) {
+    if (!input) return;
+    if (input->fd >= 0) close(input->fd);
+    XXH3_freeState(input->hash);
+    free(input->window);
+    free(input->path);
+    free(input);
+}

@@ -1,0 +1,36 @@
+/* Input lines: a JSONL file, standard input ("-") or the built-in set ("sample"), one line at a time, in constant
+ * memory.
+ *
+ * Lines end in LF or CRLF, a byte-order mark at the start is passed over, blank lines count as lines but are not given
+ * out. Not thread-safe. */
+#ifndef SPILL_JOBS_INPUT_H
+#define SPILL_JOBS_INPUT_H
+
+#include <stdint.h>
+
+#include "util/error.h"
+
+enum { SP_INPUT_LINE_BYTES = 256 << 20 }; /* a longer line is given out cut, with too_long set */
+
+typedef struct {
+    const char *text; /* valid until the next call; without its line end */
+    size_t n_bytes;
+    size_t i_line; /* from 1, blank lines counted */
+    bool too_long;
+} sp_line;
+
+typedef struct sp_input sp_input;
+
+sp_input *sp_input_open(const char *path, sp_error *err) SP_MUST_CHECK;
+/* 1: a line; 0: the end; -1: a read error, in err. */
+int sp_input_next(sp_input *input, sp_line *line, sp_error *err) SP_MUST_CHECK;
+uint64_t sp_input_bytes_read(const sp_input *input);
+/* XXH3-128 of all bytes given out so far, as 32 hex digits into text[33]. */
+void sp_input_hash(const sp_input *input, char *text);
+void sp_input_close(sp_input *input);
+
+/* The lines of the built-in set. */
+extern const char *const sp_sample_lines[];
+extern const size_t sp_n_sample_lines;
+
+#endif

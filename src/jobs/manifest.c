@@ -1,0 +1,67 @@
+/* The manifest, section by section. */
+#include "jobs/manifest.h"
+
+#include <time.h>
+
+#include "util/clock.h"
+#include "util/version.h"
+
+static json_t *time_text(int64_t wall_s) {
+    char text[32];
+    time_t t = (time_t)wall_s;
+    struct tm utc;
+    gmtime_r(&t, &utc);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    return json_string(text);
+}
+
+static json_t *model_section(const sp_manifest *m) {
+    json_t *files = json_array();
+    for (size_t i = 0; i < m->model->n_files; i++)
+        json_array_append_new(files, json_pack("{s:s,s:I}", "path", m->model->files[i].path, "bytes",
+                                               (json_int_t)m->model->files[i].n_bytes));
+    json_t *stops = json_array();
+    for (size_t i = 0; i < m->stops->n; i++) json_array_append_new(stops, json_integer(m->stops->ids[i]));
+    return json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:o,s:o}", "path", m->model->path, "name", m->model->name, "family",
+                     m->model->arch.family, "hash", m->model_hash, "parameters", (json_int_t)m->model->n_params,
+                     "weight_bytes", (json_int_t)m->model->weight_bytes, "files", files, "stop_ids", stops);
+}
+
+static json_t *parameters_section(const sp_job_options *options) {
+    const sp_decoding *decoding = &options->decoding;
+    return json_pack("{s:s,s:I,s:f,s:f,s:I,s:I,s:I,s:b,s:I}", "mode", options->mode == SP_MODE_FP32 ? "fp32" : "bf16",
+                     "max_tokens", (json_int_t)decoding->max_tokens, "temperature", decoding->temperature, "top_p",
+                     decoding->top_p, "top_k", (json_int_t)decoding->top_k, "seed", (json_int_t)options->seed, "limit",
+                     (json_int_t)options->limit, "plain_text", (int)options->prompt.plain_text, "now_s",
+                     (json_int_t)options->prompt.now_s);
+}
+
+static json_t *machine_section(const sp_manifest *m) {
+    return json_pack("{s:I,s:I,s:I,s:s}", "ram_bytes", (json_int_t)m->machine->ram_bytes, "limit_bytes",
+                     (json_int_t)m->machine->limit_bytes, "cpus", (json_int_t)m->machine->n_cpus, "isa", m->isa);
+}
+
+static json_t *plan_section(const sp_plan *plan) {
+    return json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f}", "placement",
+                     plan->placement == SP_PLACE_STREAM ? "stream" : "resident", "budget_bytes",
+                     (json_int_t)plan->budget_bytes, "pinned_bytes", (json_int_t)plan->pinned_bytes, "ring_bytes",
+                     (json_int_t)plan->ring_bytes, "activation_bytes", (json_int_t)plan->activation_bytes, "kv_bytes",
+                     (json_int_t)plan->kv_bytes, "rows", (json_int_t)plan->rows, "pass_tokens",
+                     (json_int_t)plan->pass_tokens, "estimate_s", plan->estimate_likely_s);
+}
+
+static json_t *result_section(const sp_job_result *result) {
+    return json_pack("{s:I,s:I,s:I,s:I,s:f,s:I}", "rows", (json_int_t)result->n_done, "errors",
+                     (json_int_t)result->n_errors, "prompt_tokens", (json_int_t)result->prompt_tokens, "new_tokens",
+                     (json_int_t)result->new_tokens, "seconds", result->seconds, "peak_rss_bytes",
+                     (json_int_t)result->peak_rss_bytes);
+}
+
+json_t *sp_manifest_json(const sp_manifest *m) {
+    json_t *input = json_pack("{s:s,s:s?}", "path", m->options->input_path, "xxh3_128", m->input_hash);
+    return json_pack("{s:s,s:s,s:s,s:o,s:o,s:s?,s:o,s:o,s:o,s:o,s:o,s:s,s:o}", "run", m->run_id, "state", m->state,
+                     "version", SP_VERSION, "created", time_text(m->created_s), "updated", time_text(sp_clock_wall_s()),
+                     "command", m->options->command, "model", model_section(m), "input", input, "parameters",
+                     parameters_section(m->options), "machine", machine_section(m), "plan", plan_section(m->plan),
+                     "results", m->result->results_path, "result", result_section(m->result));
+}

@@ -1,0 +1,25 @@
+/* The manifest of a job: what produced its results, so that a number in a table can be traced. */
+#ifndef SPILL_JOBS_MANIFEST_H
+#define SPILL_JOBS_MANIFEST_H
+
+#include "jobs/job.h"
+
+typedef struct {
+    const sp_job_options *options;
+    const sp_model *model;
+    const char *model_hash;
+    const sp_machine *machine;
+    const sp_plan *plan;
+    const char *isa;
+    const sp_stop_ids *stops;
+    const char *input_hash; /* NULL while the input is not read to its end */
+    int64_t created_s;
+    const char *run_id;
+    const char *state; /* "running", "done", "stopped", "failed" */
+    const sp_job_result *result;
+} sp_manifest;
+
+/* The caller owns the object. */
+json_t *sp_manifest_json(const sp_manifest *manifest);
+
+#endif

@@ -1,0 +1,73 @@
+/* A row's request: one input line, checked and turned into what the engine and the template need.
+ *
+ * Input shapes (docs/rows.md): {"prompt", "system"?}, OpenAI chat lines {"messages"}, OpenAI batch lines {"custom_id",
+ * "method", "url", "body"}. The first valid row decides the file's shape. A field that cannot be honoured makes the row
+ * an error that names it; null means absent. Not thread-safe; different requests are independent. */
+#ifndef SPILL_JOBS_REQUEST_H
+#define SPILL_JOBS_REQUEST_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "engine/sample.h"
+#include "util/arena.h"
+#include "util/error.h"
+
+typedef enum { SP_SHAPE_UNKNOWN, SP_SHAPE_PROMPT, SP_SHAPE_CHAT, SP_SHAPE_BATCH } sp_shape;
+
+/* Codes of error lines; sp_row_code_name gives the text in "error.code". */
+typedef enum {
+    SP_ROW_OK,
+    SP_ROW_INVALID_JSON,    /* the line is not JSON, or not an object */
+    SP_ROW_INVALID_REQUEST, /* a field is missing, wrong, unknown or cannot be honoured */
+    SP_ROW_DUPLICATE_ID,    /* an earlier row has this custom_id */
+    SP_ROW_TEMPLATE,        /* the chat template refused */
+    SP_ROW_TOO_LONG,        /* more tokens than the model has positions, or memory has room for */
+    SP_ROW_NUMERIC,         /* the model's output is not a number */
+    SP_ROW_CODE_COUNT
+} sp_row_code;
+const char *sp_row_code_name(sp_row_code code);
+
+/* How a row is decoded: from its own fields, else from the command's defaults. */
+typedef struct {
+    size_t max_tokens;
+    double temperature; /* 0: greedy */
+    double top_p;       /* 1: off */
+    size_t top_k;       /* 0: off */
+    bool has_seed;
+    int64_t seed;
+    bool logprobs;
+    size_t top_logprobs; /* 0..20 */
+    size_t n_stop;
+    const char **stop; /* [n_stop], none empty */
+    size_t *stop_bytes;
+    size_t n_bias;
+    sp_logit_bias *bias; /* [n_bias], ascending ids */
+} sp_decoding;
+
+typedef struct {
+    sp_arena arena;
+    json_t *line;          /* the whole line, owned; the json_t below are borrowed from it */
+    size_t i_line;         /* from 1 */
+    const char *custom_id; /* the row's own, or row-NNNNNN; NUL-terminated, no NUL inside */
+    const char *prompt;    /* shape prompt */
+    size_t prompt_bytes;
+    const char *system; /* shape prompt, or NULL */
+    size_t system_bytes;
+    const json_t *messages;                            /* else: a non-empty array of objects */
+    const json_t *tools, *documents, *template_kwargs; /* or NULL */
+    const json_t *expected;                            /* for eval, or NULL */
+    sp_decoding decoding;
+} sp_request;
+
+/* The command's defaults; sp_decoding_default() is what PRODUCT says. */
+sp_decoding sp_decoding_default(void);
+
+/* Parses line i_line. *shape is UNKNOWN before the first valid row and set by it. On failure returns the code and fills
+ * err with the message; request still has custom_id (the row's, if it could be read) and must be deinit-ed in every
+ * case. */
+sp_row_code sp_request_parse(sp_request *request, const char *line, size_t n_bytes, size_t i_line,
+                             const sp_decoding *defaults, sp_shape *shape, sp_error *err);
+void sp_request_deinit(sp_request *request);
+
+#endif

@@ -1,0 +1,31 @@
+/* The results file: append-only, one write a line, synced within a second, never a torn line left behind by us. Not
+ * thread-safe. */
+#ifndef SPILL_JOBS_WRITER_H
+#define SPILL_JOBS_WRITER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "util/error.h"
+
+typedef struct {
+    int fd;                   /* -1: closed */
+    char *path;               /* for messages; heap */
+    bool is_regular;          /* a file that can be synced and cut; else a pipe or a device */
+    bool is_closed_by_reader; /* a write found the reader gone (EPIPE) */
+    uint64_t end_bytes;       /* where the last whole line ends */
+    uint64_t synced_ns, n_unsynced;
+} sp_writer;
+
+/* Opens path for appending, creating it. A regular file that holds anything already is refused. */
+bool sp_writer_open(sp_writer *writer, const char *path, sp_error *err) SP_MUST_CHECK;
+/* Writes to a descriptor that stays the caller's (stdout). */
+bool sp_writer_open_fd(sp_writer *writer, int fd, const char *name, sp_error *err) SP_MUST_CHECK;
+/* One line with its LF. On failure a regular file is cut back to whole lines. */
+bool sp_writer_line(sp_writer *writer, const char *line, size_t n_bytes, sp_error *err) SP_MUST_CHECK;
+/* Syncs if a second has passed since the last time (or now, when force). */
+bool sp_writer_sync(sp_writer *writer, bool force, sp_error *err) SP_MUST_CHECK;
+void sp_writer_close(sp_writer *writer);
+
+#endif

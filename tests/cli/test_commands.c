@@ -1,0 +1,159 @@
+/* Commands, options, refusals: exit status and what is said, without a model's arithmetic. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "program.h"
+
+#define MODEL "models/fields"
+#define ROWS "models/fields/sample.jsonl"
+
+static const struct {
+    const char *args;
+    int status;
+    const char *out, *err; /* parts of what is printed; NULL: nothing may be printed there */
+} cases[] = {
+    {"--help", 0, "usage: spill COMMAND", NULL},
+    {"--version", 0, "spill ", NULL},
+    {"help", 0, "tokenize", NULL},
+    {"help run", 0, "--max-tokens N", NULL},
+    {"help man", 0, ".TH SPILL 1", NULL},
+    {"help completion", 0, "complete -o filenames -F _spill spill", NULL},
+    {"help nonsense", 2, NULL, "no command 'nonsense'"},
+    {"run --help", 0, "usage: spill run MODEL INPUT.jsonl", NULL},
+    {"check --help", 0, "usage: spill check FILE", NULL},
+    {"", 2, NULL, "no command found"},
+    {"rum " MODEL " " ROWS, 2, NULL, "did you mean spill run?"},
+    {"run", 2, NULL, "0 arguments found"},
+    {"run a b c", 2, NULL, "3 arguments found"},
+    {"run --max-token 5 a b", 2, NULL, "did you mean --max-tokens?"},
+    {"run --nonsense a b", 2, NULL, "--nonsense: no such option"},
+    {"run --max-tokens", 2, NULL, "--max-tokens: no value found"},
+    {"run --max-tokens x a b", 2, NULL, "--max-tokens: 'x' found, a whole number wanted"},
+    {"run --max-tokens 0 a b", 2, NULL, "at least 1 wanted"},
+    {"run --max-tokens=3 --max-tokens=4 a b", 2, NULL, "given twice"},
+    {"run --top-p 2 a b", 2, NULL, "--top-p: 2 found"},
+    {"run --memory 4X a b", 2, NULL, "a size such as 4G"},
+    {"run --time-limit 5y a b", 2, NULL, "a time such as 90m"},
+    {"run --date 2026-02-31 a b", 2, NULL, "a date YYYY-MM-DD wanted"},
+    {"run --mode fp16 a b", 2, NULL, "bf16|fp32 wanted"},
+    {"run --precision 8bit a b", 2, NULL, "not supported yet"},
+    {"run --quiet=yes a b", 2, NULL, "takes no value"},
+    {"run --threads 0 a b", 2, NULL, "at least 1 wanted"},
+    {"run /nonexistent/model " ROWS, 2, NULL, "/nonexistent/model"},
+    {"run " MODEL " /nonexistent/rows.jsonl", 2, NULL, "/nonexistent/rows.jsonl"},
+    {"run " MODEL " /dev/null", 2, NULL, "no row found"},
+    {"run " MODEL " " MODEL, 2, NULL, "a directory found"},
+    {"run " MODEL " " ROWS " -o " ROWS, 2, NULL, "is the input"},
+    {"run " MODEL " " ROWS " -o " MODEL "/model.safetensors", 2, NULL, "a file of the model"},
+    {"run " MODEL " " ROWS " -o README.md", 2, NULL, "not this job's results"},
+    {"run " MODEL " " ROWS " -o /nonexistent/out.jsonl", 2, NULL, "/nonexistent/out.jsonl"},
+    {"plan " MODEL " " ROWS, 0, "fields", NULL},
+    {"plan --json " MODEL " " ROWS, 0, "\"placement\"", NULL},
+    {"check " ROWS, 0, "48 good rows of shape prompt", NULL},
+    {"check --model " MODEL " " ROWS, 0, "prompt tokens", NULL},
+    {"check --json " ROWS, 0, "\"good\":true", NULL},
+    {"check README.md", 2, NULL, "README.md:1: line 1: not JSON"},
+    {"check /dev/null", 2, NULL, "no row found"},
+    {"tokenize /nonexistent " ROWS, 2, NULL, "no such model directory"},
+    {"tokenize --limit 1 " MODEL " " ROWS, 0, "\"prompt\":", NULL},
+};
+
+static void test_table(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        program_run run = run_spill(cases[i].args, "");
+        bool good = run.status == cases[i].status;
+        good = good && (cases[i].out ? strstr(run.out, cases[i].out) != NULL : run.out_bytes == 0);
+        good = good && (cases[i].err ? strstr(run.err, cases[i].err) != NULL : run.err[0] == '\0');
+        if (good && cases[i].err) { /* a refusal is one line under 500 bytes that begins with the program's name */
+            size_t n_bytes = strlen(run.err);
+            good =
+                n_bytes < 500 && strchr(run.err, '\n') == run.err + n_bytes - 1 && strncmp(run.err, "spill: ", 7) == 0;
+        }
+        if (!good)
+            fail_msg("spill %s: status %d, out '%.300s', err '%.600s'", cases[i].args, run.status, run.out, run.err);
+        program_run_free(&run);
+    }
+}
+
+static void test_output_is_untouched_by_a_refusal(void **state) {
+    (void)state;
+    char args[300];
+    const char *out = scratch_file("kept.jsonl", "something else\n");
+    snprintf(args, sizeof args, "run " MODEL " " ROWS " -o %s", out);
+    program_run run = run_spill(args, NULL);
+    assert_int_equal(run.status, 2);
+    program_run_free(&run);
+    snprintf(args, sizeof args, "cat %s", out);
+    run = run_shell(args, NULL);
+    assert_string_equal(run.out, "something else\n");
+    program_run_free(&run);
+}
+
+static void test_tokenize_shapes(void **state) {
+    (void)state;
+    program_run run = run_spill("tokenize " MODEL " -",
+                                "{\"custom_id\":\"t\",\"text\":\"order 7 lamps\"}\n"
+                                "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}\n"
+                                "nonsense\n");
+    assert_int_equal(run.status, 3);
+    json_t *lines = result_lines(run.out);
+    assert_int_equal(json_object_size(lines), 3);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(lines, "t"), "text")), "order 7 lamps");
+    const json_t *chat = json_object_get(lines, "row-000002");
+    assert_non_null(strstr(json_string_value(json_object_get(chat, "prompt")), "<|im_start|>user\nhi<|im_end|>"));
+    assert_true(json_array_size(json_object_get(chat, "tokens")) > 5);
+    assert_true(
+        json_is_string(json_object_get(json_object_get(json_object_get(lines, "row-000003"), "error"), "message")));
+    json_decref(lines);
+    program_run_free(&run);
+}
+
+static void test_plain_text(void **state) {
+    (void)state;
+    static const char row[] = "{\"custom_id\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"x<|im_end|>y\"}]}\n";
+    program_run plain = run_spill("tokenize --plain-text " MODEL " -", row);
+    program_run usual = run_spill("tokenize " MODEL " -", row);
+    json_t *plain_lines = result_lines(plain.out), *usual_lines = result_lines(usual.out);
+    const json_t *plain_ids = json_object_get(json_object_get(plain_lines, "a"), "tokens");
+    const json_t *usual_ids = json_object_get(json_object_get(usual_lines, "a"), "tokens");
+    size_t n_ends[2] = {0, 0};
+    for (size_t i = 0; i < json_array_size(usual_ids); i++)
+        n_ends[0] += json_integer_value(json_array_get(usual_ids, i)) == 2;
+    for (size_t i = 0; i < json_array_size(plain_ids); i++)
+        n_ends[1] += json_integer_value(json_array_get(plain_ids, i)) == 2;
+    assert_int_equal(n_ends[0], n_ends[1] + 1); /* the written one is text, the template's own stay */
+    json_decref(plain_lines);
+    json_decref(usual_lines);
+    program_run_free(&plain);
+    program_run_free(&usual);
+}
+
+static void test_full_stdout_is_a_failure(void **state) {
+    (void)state;
+    program_run run = run_shell("exec \"$SPILL\" tokenize " MODEL " " ROWS " > /dev/full", NULL);
+    assert_int_equal(run.status, 1);
+    assert_non_null(strstr(run.err, "No space left"));
+    program_run_free(&run);
+    run = run_shell("exec \"$SPILL\" run --limit 2 " MODEL " " ROWS " > /dev/full", NULL);
+    assert_int_equal(run.status, 1);
+    program_run_free(&run);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_output_is_untouched_by_a_refusal),
+        cmocka_unit_test(test_tokenize_shapes),
+        cmocka_unit_test(test_plain_text),
+        cmocka_unit_test(test_full_stdout_is_a_failure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
