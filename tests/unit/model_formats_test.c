@@ -134,7 +134,8 @@ static void test_safetensors_lengths(void **state) {
         sp_arena arena = {0};
         char image[10] = {0};
         memcpy(image, &lengths[i], sizeof lengths[i]);
-        memcpy(image + 8, "{}", 2);
+        image[8] = '{';
+        image[9] = '}';
         scratch_write(&s, "x.safetensors", image, sizeof image);
         assert_false(read_header(&s, &set, &arena, &err));
         assert_non_null(strstr(err.text, "at most 2 are possible"));
