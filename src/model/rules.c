@@ -39,7 +39,7 @@ const sp_tensor_rule sp_rules_plain[] = {
     {"model.layers.#.mlp.gate_proj.bias", LAYER(gate_bias), VECTOR(F), NEED(FFN_BIAS)},
     {"model.layers.#.mlp.up_proj.bias", LAYER(up_bias), VECTOR(F), NEED(FFN_BIAS)},
     {"model.layers.#.mlp.down_proj.bias", LAYER(down_bias), VECTOR(D), NEED(FFN_BIAS)},
-    {NULL},
+    {.pattern = NULL},
 };
 
 const sp_tensor_rule sp_rules_fused[] = {
@@ -49,7 +49,7 @@ const sp_tensor_rule sp_rules_fused[] = {
     {"model.layers.#.self_attn.qkv_proj.weight", LAYER(v), SHAPE(KV, D), PART(QK, QKV)},
     {"model.layers.#.mlp.gate_up_proj.weight", LAYER(gate), SHAPE(F, D), PART(NONE, FF)},
     {"model.layers.#.mlp.gate_up_proj.weight", LAYER(up), SHAPE(F, D), PART(F, FF)},
-    {NULL},
+    {.pattern = NULL},
 };
 
 #define GGUF_FRAME                                                                                                    \
@@ -80,7 +80,7 @@ const sp_tensor_rule sp_rules_gguf_plain[] = {
     {"blk.#.ffn_gate.bias", LAYER(gate_bias), VECTOR(F), NEED(FFN_BIAS)},
     {"blk.#.ffn_up.bias", LAYER(up_bias), VECTOR(F), NEED(FFN_BIAS)},
     {"blk.#.ffn_down.bias", LAYER(down_bias), VECTOR(D), NEED(FFN_BIAS)},
-    {NULL},
+    {.pattern = NULL},
 };
 
 const sp_tensor_rule sp_rules_gguf_fused[] = {
@@ -90,5 +90,5 @@ const sp_tensor_rule sp_rules_gguf_fused[] = {
     {"blk.#.attn_qkv.weight", LAYER(v), SHAPE(KV, D), PART(QK, QKV)},
     {"blk.#.ffn_up.weight", LAYER(gate), SHAPE(F, D), PART(NONE, FF)},
     {"blk.#.ffn_up.weight", LAYER(up), SHAPE(F, D), PART(F, FF)},
-    {NULL},
+    {.pattern = NULL},
 };
