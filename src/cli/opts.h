@@ -16,8 +16,9 @@ enum {
     SP_CMD_DOCTOR = 1 << 3,
     SP_CMD_CHECK = 1 << 4,
     SP_CMD_HELP = 1 << 5,
+    SP_CMD_PROBE = 1 << 6,
     SP_CMD_JOBS = SP_CMD_RUN | SP_CMD_PLAN,
-    SP_CMD_ALL = (1 << 6) - 1,
+    SP_CMD_ALL = (1 << 7) - 1,
 };
 
 typedef enum {
@@ -98,5 +99,6 @@ int sp_cmd_plan(const sp_invocation *invocation);
 int sp_cmd_tokenize(const sp_invocation *invocation);
 int sp_cmd_doctor(const sp_invocation *invocation);
 int sp_cmd_check(const sp_invocation *invocation);
+int sp_cmd_probe(const sp_invocation *invocation);
 
 #endif

@@ -193,6 +193,10 @@ static void planned(void *ctx, const sp_job_info *info) {
     sp_plan_text(info->model, info->machine, info->request, info->plan, &text);
     if (text.data) fputs(text.data, stderr);
     sp_buf_deinit(&text);
+    if (show->style != SP_SHOW_LIVE) return;
+    show->columns = terminal_columns();
+    block_printf(show, "first pass: reading the prompts of up to %zu rows", info->plan->rows);
+    fflush(stderr);
 }
 
 static void passed(void *ctx, const sp_job_progress *progress) {
