@@ -168,8 +168,8 @@ static sp_value slice_text(sp_render *r, const sp_text *text, int64_t start, int
 static sp_value slice_range(sp_render *r, const sp_range *range, int64_t start, int64_t stop, int64_t step,
                             int64_t count) {
     sp_range *out = SP_RENDER_NEW(r, sp_range);
-    *out = (sp_range){.start = range->start + start * range->step, .n = count};
-    /* both wrap only where no element depends on them */
+    /* these wrap only where no element depends on them */
+    *out = (sp_range){.start = (int64_t)((uint64_t)range->start + (uint64_t)start * (uint64_t)range->step), .n = count};
     out->step = (int64_t)((uint64_t)range->step * (uint64_t)step);
     out->stop = (int64_t)((uint64_t)range->start + (uint64_t)stop * (uint64_t)range->step);
     return (sp_value){.kind = SP_V_RANGE, .as.range = out};
@@ -192,7 +192,7 @@ sp_value sp_get_slice(sp_render *r, sp_value obj, sp_value start, sp_value stop,
     if (by < -n - 1) by = -n - 1;
     int64_t count = by > 0 ? (to > from ? (to - from - 1) / by + 1 : 0) : (from > to ? (from - to - 1) / -by + 1 : 0);
     if (obj.kind == SP_V_TEXT) return slice_text(r, obj.as.text, count ? from : 0, by, count);
-    if (obj.kind == SP_V_RANGE) return slice_range(r, obj.as.range, count ? from : 0, to, by, count);
+    if (obj.kind == SP_V_RANGE) return slice_range(r, obj.as.range, from, to, by, count);
     sp_value out = obj.kind == SP_V_LIST ? sp_value_list(r, (size_t)count) : sp_value_tuple(r, (size_t)count);
     sp_render_charge(r, (size_t)count);
     for (int64_t i = 0; i < count; i++) sp_value_items(out)[i] = obj.as.seq->items[from + i * by];

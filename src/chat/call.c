@@ -70,19 +70,18 @@ static sp_value missing_param(sp_render *r, const sp_text *name) {
     return sp_undefined_hint(r, hint.data);
 }
 
-/* Parameters, in the macro's scope: a default may use the ones before it. */
+/* Parameters, in the macro's scope: a default may use the ones before it, and sees none of the same name outside. */
 static void bind_params(sp_render *r, const sp_call *signature, const sp_args *args) {
     for (size_t i = 0; i < signature->n_args; i++) {
         const sp_node *param = signature->args[i];
         const sp_kwarg *kw = i >= args->n_pos ? find_kwarg(args, param->text) : NULL;
-        sp_value v;
-        if (i < args->n_pos)
-            v = args->pos[i];
-        else if (kw)
-            v = kw->value;
-        else
-            v = signature->values[i] ? sp_eval(r, signature->values[i]) : missing_param(r, param->text);
+        sp_value v = i < args->n_pos ? args->pos[i] : kw ? kw->value : missing_param(r, param->text);
         sp_scope_set(r, r->scope, param->i_name, v);
+    }
+    for (size_t i = args->n_pos; i < signature->n_args; i++) {
+        const sp_node *param = signature->args[i];
+        if (!signature->values[i] || find_kwarg(args, param->text)) continue;
+        sp_scope_set(r, r->scope, param->i_name, sp_eval(r, signature->values[i]));
     }
 }
 

