@@ -235,13 +235,13 @@ static void section_small(const bench *b) {
 static void section_tune(const bench *b) {
     line(b, SP_FMT_BF16, 2048, 8192, 32);
     line(b, SP_FMT_BF16, 2048, 8192, 128);
-    line(b, SP_FMT_BF16, 2048, 8192, 256);
+    line(b, SP_FMT_BF16, 2048, 8192, 512);
     line(b, SP_FMT_BF16, 576, 576, 32);
     line(b, SP_FMT_BF16, 576, 576, 200);
 }
 
 static void section_one(const bench *b) {
-    static const size_t tokens[] = {1, 2, 3, 4, 5, 6, 8};
+    static const size_t tokens[] = {1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24};
     for (size_t j = 0; j < sizeof tokens / sizeof *tokens; j++) line(b, SP_FMT_BF16, 28672, 8192, tokens[j]);
     line(b, SP_FMT_BF16, 8192, 28672, 1);
     line(b, SP_FMT_BF16, 49152, 576, 1);

@@ -50,7 +50,7 @@ static inline void split(const words *dwords, words *even, words *odd) {
 #define TILE_VECTORS 2
 #define TILE_TOKENS 6
 #define PANEL_TILES 4
-#define DIRECT_TOKENS 2
+#define DIRECT_TOKENS 8
 #define ISA_NAME "avx2"
 #define ISA_TABLE sp_linear_avx2
 #define ISA_QUANT sp_quant_avx2

@@ -31,7 +31,7 @@ static inline void split(const words *dwords, words *even, words *odd) {
 #define TILE_VECTORS 2
 #define TILE_TOKENS 6
 #define PANEL_TILES 4
-#define DIRECT_TOKENS 4
+#define DIRECT_TOKENS 8
 #define ISA_NAME "avx512"
 #define ISA_TABLE sp_linear_avx512
 #define ISA_QUANT sp_quant_avx512

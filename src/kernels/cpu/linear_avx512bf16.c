@@ -46,7 +46,7 @@ static inline void pack_block(sp_mode mode, const float *restrict x, word *restr
 #define TILE_VECTORS 2
 #define TILE_TOKENS 6
 #define PANEL_TILES 4
-#define DIRECT_TOKENS 4
+#define DIRECT_TOKENS 8
 #define ISA_NAME "avx512bf16"
 #define ISA_TABLE sp_linear_avx512bf16
 #define ISA_QUANT sp_quant_avx512

@@ -77,12 +77,12 @@ typedef struct {
     const uint8_t *rows[TILE_ROWS]; /* those past the matrix's end repeat its last row: their sums are dropped */
     bool f32;                       /* numbers are fp32, else bf16 */
     size_t n_blocks;
-    size_t next_bytes; /* from a row to what this thread reads in its place next: a prefetch hint */
+    size_t next_bytes; /* from a row to the one in its place in the tile after this: a prefetch hint */
 } source;
 
 /* Columns [k0, k1) of n_rows (<= TILE_ROWS) rows from row0: in place where that is possible, else through the stage. */
 static void source_open(source *src, sp_mode mode, const sp_linear *job, size_t row0, size_t n_rows, size_t k0,
-                        size_t k1, size_t next_bytes, uint8_t *stage) {
+                        size_t k1, uint8_t *stage) {
     const sp_format *format = job->format;
     const uint8_t *first =
         (const uint8_t *)job->w + row0 * job->row_bytes + k0 / format->block_elems * format->block_bytes;
@@ -90,20 +90,18 @@ static void source_open(source *src, sp_mode mode, const sp_linear *job, size_t 
     const bool in_place = format->id == SP_FMT_BF16 && n == padded;
     src->f32 = mode == SP_MODE_FP32 && format->id != SP_FMT_BF16;
     src->n_blocks = padded / BLOCK;
-    src->next_bytes = in_place ? next_bytes : 0; /* the stage is in cache */
-    const size_t row_bytes = n / format->block_elems * format->block_bytes;
+    src->next_bytes = in_place ? n_rows * job->row_bytes : 0;
     const size_t elem_bytes = src->f32 ? sizeof(float) : sizeof(sp_bf16), stage_row_bytes = padded * elem_bytes;
     for (size_t r = 0; r < n_rows; r++) {
         const uint8_t *row = first + r * job->row_bytes;
         src->rows[r] = row;
         if (in_place) continue;
-        for (size_t at = 0; at < row_bytes; at += 64) __builtin_prefetch(row + at + next_bytes, 0, 2);
         uint8_t *staged = stage + r * stage_row_bytes;
         if (src->f32)
             sp_dequantize_f32(&ISA_QUANT, format->id, row, n, (float *)(void *)staged);
         else
             sp_dequantize_bf16(&ISA_QUANT, format->id, row, n, (sp_bf16 *)(void *)staged);
-        memset(staged + n * elem_bytes, 0, (padded - n) * elem_bytes);
+        if (n < padded) memset(staged + n * elem_bytes, 0, (padded - n) * elem_bytes);
         src->rows[r] = staged;
     }
     for (size_t r = n_rows; r < TILE_ROWS; r++) src->rows[r] = src->rows[n_rows - 1];
@@ -118,8 +116,6 @@ static void panel_pack(const source *src, size_t v, word *restrict panel) {
     enum { STEPS = LANES * CHAIN / BLOCK_DWORDS }; /* words from one transposition of bf16 pairs */
     for (size_t b = 0; b < src->n_blocks; b++) {
         word *e = panel + b * BLOCK_WORDS * TILE_ROWS + v * LANES, *o = e + CHAIN * TILE_ROWS;
-        UNROLL for (size_t r = 0; r < LANES; r++)
-            __builtin_prefetch(rows[r] + b * BLOCK * sizeof(sp_bf16) + src->next_bytes, 0, 2);
         for (size_t part = 0; part < BLOCK_DWORDS / LANES; part++) {
             transpose(rows, b * BLOCK * sizeof(sp_bf16) + part * LANES * sizeof(uint32_t), dwords);
             UNROLL for (size_t i = 0; i < STEPS; i++) {
@@ -147,6 +143,13 @@ static void panel_pack_f32(const source *src, size_t v, word *restrict panel) {
         }
     }
 }
+
+/* What the next chunk's panel will be made of, fetched into L2 while this one is multiplied: a burst of fetches between
+ * two chunks would leave memory idle the rest of the time. */
+typedef struct {
+    const uint8_t *first; /* of n_rows rows, stride_bytes apart; block_bytes of each belong to a block of columns */
+    size_t n_rows, stride_bytes, block_bytes;
+} ahead;
 
 /* sums[t][r] += sum over blocks of (e + o), for n_tokens (a constant where this is inlined) x TILE_ROWS outputs. */
 ALWAYS_INLINE void tile_product(const word *restrict w, const word *restrict x, size_t ldx, size_t n_blocks,
@@ -189,15 +192,26 @@ TILE(2)
 TILE(3) TILE(4) TILE(5) TILE(6) _Static_assert(TILE_TOKENS == 6, "one function for each number of tokens in a tile");
 static tile_fn *const tiles[] = {NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
 
-/* All tokens over one chunk of the panel; n_tokens is cut evenly, so that no tile is much smaller than the others. */
+/* All tokens over one chunk of the panel; n_tokens is cut evenly, so that no tile is much smaller than the others. Each
+ * tile fetches its share of `next`. */
 static void panel_product(const word *panel, size_t n_tiles, const word *x, size_t ldx, size_t n_blocks,
-                          size_t n_tokens, float *sums) {
+                          size_t n_tokens, const ahead *next, float *sums) {
     const size_t n_cuts = sp_div_up(n_tokens, TILE_TOKENS);
+    ahead share = *next;
+    share.n_rows = sp_div_up(next->n_rows, n_cuts * n_tiles);
+    size_t n_left = next->n_rows;
     for (size_t i = 0; i < n_cuts; i++) {
         const size_t t0 = n_tokens * i / n_cuts, t1 = n_tokens * (i + 1) / n_cuts;
-        for (size_t tile = 0; tile < n_tiles; tile++)
+        for (size_t tile = 0; tile < n_tiles; tile++) {
+            share.n_rows = sp_min_size(share.n_rows, n_left);
+            for (size_t r = 0; r < share.n_rows; r++)
+                for (size_t b = 0; b < n_blocks; b++)
+                    __builtin_prefetch(share.first + r * share.stride_bytes + b * share.block_bytes, 0, 2);
             tiles[t1 - t0](panel + tile * TILE_ROWS * CHUNK / BLOCK * BLOCK_WORDS, x + t0 * ldx, ldx, n_blocks,
                            sums + t0 * PANEL_ROWS + tile * TILE_ROWS);
+            share.first += share.n_rows * share.stride_bytes;
+            n_left -= share.n_rows;
+        }
     }
 }
 
@@ -214,10 +228,10 @@ ALWAYS_INLINE void direct_product(const source *src, size_t v, const word *restr
     UNROLL for (size_t t = 0; t < n_tokens; t++) c[t] = vec_load(sums + t * PANEL_ROWS + v * LANES);
     for (size_t b = 0; b < src->n_blocks; b++) {
         const size_t at = b * BLOCK * sizeof(sp_bf16);
-        const size_t ahead = at + distance < row_bytes ? at + distance : at + distance - row_bytes + src->next_bytes;
+        const size_t far = at + distance < row_bytes ? at + distance : at + distance - row_bytes + src->next_bytes;
         vec acc[2][DIRECT_TOKENS];
         UNROLL for (size_t t = 0; t < n_tokens; t++) acc[0][t] = acc[1][t] = vec_zero();
-        UNROLL for (size_t r = 0; r < LANES; r++) __builtin_prefetch(rows[r] + ahead, 0, 2);
+        UNROLL for (size_t r = 0; r < LANES; r++) __builtin_prefetch(rows[r] + far, 0, 2);
         UNROLL for (size_t part = 0; part < BLOCK_DWORDS / LANES; part++) {
             words dwords[LANES];
             transpose(rows, at + part * LANES * sizeof(uint32_t), dwords);
@@ -242,21 +256,22 @@ typedef void direct_fn(const source *src, size_t v, const word *restrict x, size
         direct_product(src, v, x, ldx, sums, n);                                                                    \
     }
 DIRECT(1)
-#if DIRECT_TOKENS >= 2
+#if DIRECT_TOKENS > 1
 DIRECT(2)
-#endif
-#if DIRECT_TOKENS >= 4
 DIRECT(3)
 DIRECT(4)
+DIRECT(5)
+DIRECT(6)
+DIRECT(7)
+DIRECT(8)
 #endif
-static direct_fn *const directs[] = {NULL, direct_1,
-#if DIRECT_TOKENS >= 2
-                                     direct_2,
-#endif
-#if DIRECT_TOKENS >= 4
-                                     direct_3, direct_4
+static direct_fn *const directs[] = {
+    NULL,     direct_1,
+#if DIRECT_TOKENS > 1
+    direct_2, direct_3, direct_4, direct_5, direct_6, direct_7, direct_8,
 #endif
 };
+_Static_assert(DIRECT_TOKENS == 1 || DIRECT_TOKENS == 8, "one function for each number of tokens");
 
 /* ---- parts ---- */
 
@@ -287,7 +302,7 @@ static void direct_tile(sp_mode mode, const sp_linear *job, size_t row0, size_t 
         size_t k1 = sp_min_size(k0 + CHUNK, job->k);
         if (job->format->id == SP_FMT_BF16 && k0 < whole) k1 = whole; /* in place: no chunks */
         source src;
-        source_open(&src, mode, job, row0, n_rows, k0, k1, n_rows * job->row_bytes, scratch->stage);
+        source_open(&src, mode, job, row0, n_rows, k0, k1, scratch->stage);
         for (size_t v = 0; v < TILE_VECTORS && v * LANES < n_rows; v++)
             directs[n_tokens](&src, v, x + k0 / BLOCK * BLOCK_WORDS, ldx, sums);
         k0 = k1;
@@ -299,16 +314,16 @@ static void panel_strip(sp_mode mode, const sp_linear *job, size_t row0, size_t 
                         rows_scratch *scratch) {
     const sp_format *format = job->format;
     const size_t ldx = token_words(job->k), n_tiles = sp_div_up(n_rows, TILE_ROWS);
+    const uint8_t *strip = (const uint8_t *)job->w + row0 * job->row_bytes;
+    ahead next = {.n_rows = n_rows,
+                  .stride_bytes = job->row_bytes,
+                  .block_bytes = BLOCK * format->block_bytes / format->block_elems};
     for (size_t k0 = 0; k0 < job->k; k0 += CHUNK) {
         const size_t k1 = sp_min_size(k0 + CHUNK, job->k);
-        const size_t here = k0 / format->block_elems * format->block_bytes;
-        const size_t next_bytes =
-            k1 < job->k ? CHUNK / format->block_elems * format->block_bytes : PANEL_ROWS * job->row_bytes - here;
         source src;
         for (size_t tile = 0; tile < n_tiles; tile++) {
             const size_t r0 = tile * TILE_ROWS;
-            source_open(&src, mode, job, row0 + r0, sp_min_size(TILE_ROWS, n_rows - r0), k0, k1, next_bytes,
-                        scratch->stage);
+            source_open(&src, mode, job, row0 + r0, sp_min_size(TILE_ROWS, n_rows - r0), k0, k1, scratch->stage);
             word *panel = scratch->panel + tile * TILE_ROWS * CHUNK / BLOCK * BLOCK_WORDS;
             for (size_t v = 0; v < TILE_VECTORS; v++) {
                 if (src.f32)
@@ -317,8 +332,9 @@ static void panel_strip(sp_mode mode, const sp_linear *job, size_t row0, size_t 
                     panel_pack(&src, v, panel);
             }
         }
-        panel_product(scratch->panel, n_tiles, x + k0 / BLOCK * BLOCK_WORDS, ldx, src.n_blocks, n_tokens,
-                      scratch->sums);
+        next.first = k1 < job->k ? strip + k1 / BLOCK * next.block_bytes : strip + n_rows * job->row_bytes;
+        panel_product(scratch->panel, n_tiles, x + k0 / BLOCK * BLOCK_WORDS, ldx, sp_div_up(k1 - k0, BLOCK), n_tokens,
+                      &next, scratch->sums);
     }
 }
 
