@@ -71,10 +71,10 @@ static inline size_t sp_kv_head_bytes(sp_mode mode, size_t head_dim) {
            SP_KV_PAGE_TOKENS * sp_kv_value_lanes(head_dim) * sp_kv_elem_bytes(mode);
 }
 
-/* fp32 elements of scratch that attention wants for n_rows = tokens * group rows: q and out [E16], scores [32] and sums
- * [16] of each row, and three numbers a row. */
+/* fp32 elements of scratch that attention wants for n_rows = tokens * group rows: q and out [E16], scores [2][32] and
+ * sums [16] of each row, and three numbers a row. */
 static inline size_t sp_attention_scratch_elems(size_t n_rows, size_t head_dim) {
-    return n_rows * (2 * sp_kv_value_lanes(head_dim) + SP_KV_PAGE_TOKENS + 16) + 3 * sp_round_up(n_rows, 16);
+    return n_rows * (2 * sp_kv_value_lanes(head_dim) + 2 * SP_KV_PAGE_TOKENS + 16) + 3 * sp_round_up(n_rows, 16);
 }
 
 #endif
