@@ -1,6 +1,5 @@
 /* Rows: bytes are an input file. Lines are split and parsed as a job would; whatever a line is, it has a name and, when
  * it is bad, a message of one line. */
-#include <assert.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,10 +26,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes) {
         sp_error row_err = {0};
         sp_row_code code =
             sp_request_parse(&request, line.text, line.n_bytes, line.i_line, &defaults, &shape, &row_err);
-        assert(request.custom_id && strlen(request.custom_id) > 0);
-        assert((code == SP_ROW_OK) == (row_err.code == SP_OK));
-        assert(code == SP_ROW_OK ||
-               (strlen(row_err.text) > 0 && strlen(row_err.text) < 500 && !strchr(row_err.text, '\n')));
+        SP_CHECK(request.custom_id && strlen(request.custom_id) > 0);
+        SP_CHECK((code == SP_ROW_OK) == (row_err.code == SP_OK));
+        SP_CHECK(code == SP_ROW_OK ||
+                 (strlen(row_err.text) > 0 && strlen(row_err.text) < 500 && !strchr(row_err.text, '\n')));
         sp_request_deinit(&request);
     }
     sp_input_close(input);
