@@ -10,6 +10,7 @@ build=${1:?usage: bench/kernels_device.sh BUILD_DIR [bench arguments]}
 shift
 mkdir -p "$build"
 cc=${CC:-cc}
+machine=$("$cc" -dumpmachine | cut -d- -f1)
 common=(-std=gnu17 -O3 -g -D_GNU_SOURCE -Isrc -I. -ffp-contract=off -fno-math-errno -Wall -Wextra)
 avx2=(-mavx2 -mfma -mf16c)
 avx512=("${avx2[@]}" -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd)
@@ -22,12 +23,12 @@ compile() { # SOURCE FLAGS...
     objects+=("$object")
 }
 base=()
-[ "$(uname -m)" = x86_64 ] && base=(-march=x86-64-v2)
+[ "$machine" = x86_64 ] && base=(-march=x86-64-v2)
 for file in src/util/{error,threads,clock}.c src/kernels/{format,device,linear}.c src/kernels/cpu/{cpu,linear_scalar}.c \
     tests/kernels/check_linear.c bench/kernels_bench.c; do
     compile "$file" "${base[@]}"
 done
-if [ "$(uname -m)" = x86_64 ]; then
+if [ "$machine" = x86_64 ]; then
     compile src/kernels/cpu/linear_avx2.c "${avx2[@]}"
     compile src/kernels/quant/quant_avx2.c "${avx2[@]}"
     compile src/kernels/cpu/linear_avx512.c "${avx512[@]}"
