@@ -178,11 +178,15 @@ static bool build_header(const recipe *r, const shard *s, sp_buf *out) {
 
 /* ---- data ---- */
 
+/* To nearest even; |value| < 65504. Below 2^-14 halves are multiples of 2^-24. */
 static uint16_t f16_from_f32(float value) {
-    _Float16 half = (_Float16)value;
-    uint16_t bits;
-    memcpy(&bits, &half, sizeof bits);
-    return bits;
+    uint32_t bits, magnitude;
+    memcpy(&bits, &value, sizeof bits);
+    if (fabsf(value) < 0x1p-14f)
+        magnitude = (uint32_t)lrintf(fabsf(value) * 0x1p24f);
+    else
+        magnitude = (((bits & 0x7fffffffu) + 0xfffu + (bits >> 13 & 1u)) >> 13) - ((127 - 15) << 10);
+    return (uint16_t)(bits >> 31 << 15 | magnitude);
 }
 
 static void store(const element *e, char *to, float value) {

@@ -71,15 +71,15 @@ static bool set_up(bench *b, const settings *s, sp_error *err) {
 static bool read_for(bench *b, double seconds, sp_error *err) {
     sp_ring_ticket tickets[MAX_SLOTS];
     uint64_t end_ns = sp_clock_ns() + (uint64_t)(seconds * 1e9), n_submitted = 0;
-    for (uint64_t i = 0; i == 0 || i < n_submitted; i++) {
+    for (uint64_t i = 0;; i++) {
         while (n_submitted < i + b->n_slots && sp_clock_ns() < end_ns) {
             tickets[n_submitted % b->n_slots] = submit(b, n_submitted);
             n_submitted++;
         }
+        if (i == n_submitted) return true;
         if (!sp_ring_wait(b->ring, tickets[i % b->n_slots], err)) return false;
         b->n_bytes += sp_extent_bytes(&b->schedule.extents[i % b->schedule.n_extents]);
     }
-    return true;
 }
 
 static double cpu_seconds(void) {

@@ -116,7 +116,8 @@ static bool read_first_line(const char *path, char *text, int room_bytes) {
     return good;
 }
 
-/* /sys/dev/block/M:m is the device or one of its partitions; a partition's queue is its parent's. */
+/* /sys/dev/block/M:m is the device or one of its partitions; a partition's queue is its parent's. A loop device says
+ * nothing about itself: what its file lies on counts. */
 static void find_device(dev_t device, sp_drive *drive) {
     char path[64], real[PATH_MAX], file[PATH_MAX + 32], text[64];
     snprintf(path, sizeof path, "/sys/dev/block/%u:%u", major(device), minor(device));
@@ -128,10 +129,16 @@ static void find_device(dev_t device, sp_drive *drive) {
         slash = strrchr(real, '/');
     }
     snprintf(drive->device, sizeof drive->device, "%s", slash + 1);
+    struct stat backing;
+    snprintf(file, sizeof file, "%s/loop/backing_file", real);
+    if (read_first_line(file, real, sizeof real) && stat(real, &backing) == 0) {
+        snprintf(path, sizeof path, "/sys/dev/block/%u:%u", major(backing.st_dev), minor(backing.st_dev));
+        if (!realpath(path, real)) return;
+    }
     snprintf(file, sizeof file, "%s/queue/rotational", real);
     drive->rotational = read_first_line(file, text, sizeof text) && text[0] == '1';
     /* virtio marks itself rotational by default: believed only of others */
-    drive->is_virtual = strstr(real, "/virtio") != NULL || strncmp(drive->device, "xvd", 3) == 0;
+    drive->is_virtual = strstr(real, "/virtio") || strstr(real, "/xvd") || strstr(real, "/vbd-");
     if (drive->is_virtual) drive->rotational = false;
 }
 

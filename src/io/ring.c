@@ -98,10 +98,10 @@ static bool may_retry(sp_ring *ring, sp_ring_request *request) {
 /* A read that returned less than what is wanted. True: continue behind what came, which counts whole blocks only. */
 static bool continue_short(sp_ring *ring, sp_ring_request *request, size_t got_bytes, sp_error *err) {
     size_t done_bytes = (size_t)align_down(got_bytes, ring->align_bytes);
+    unsigned long long at = request->offset_bytes;
     if (done_bytes == 0 && !may_retry(ring, request))
         return sp_fail(err, SP_ERR_IO, "%s ends at byte %llu, wanted up to %llu: the file has shrunk",
-                       ring->sources[request->i_file].path, (unsigned long long)(request->offset_bytes + got_bytes),
-                       (unsigned long long)(request->offset_bytes + request->want_bytes));
+                       ring->sources[request->i_file].path, at + got_bytes, at + request->want_bytes);
     request->done_bytes += done_bytes;
     request->offset_bytes += done_bytes;
     request->to += done_bytes;

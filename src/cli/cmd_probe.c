@@ -1,0 +1,109 @@
+/* spill probe: measures the drive under DIR, memory and products, says what was found and keeps it in machine.json. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/opts.h"
+#include "cli/units.h"
+#include "jobs/rundir.h"
+#include "planner/machine.h"
+#include "planner/probe.h"
+
+enum { PATH_BYTES = 4096 };
+
+/* On a terminal, one line that is written over. */
+static void show_progress(void *ctx, const char *what) {
+    (void)ctx;
+    fprintf(stderr, "\r\033[K%s ...", what);
+}
+
+static bool make_directory(char *path, sp_error *err) {
+    for (char *slash = path + 1; *slash; slash++) {
+        if (*slash != '/') continue;
+        *slash = '\0';
+        mkdir(path, 0777); /* what is really missing shows at the last one */
+        *slash = '/';
+    }
+    return mkdir(path, 0777) == 0 || errno == EEXIST || sp_fail_errno(err, "%s: cannot be created", path);
+}
+
+/* Adds the drive to those known; a file that cannot be read is replaced. */
+static bool save(const sp_machine_file *measured, char *path, sp_error *err) {
+    char home[PATH_BYTES - 16];
+    if (!sp_home_path(NULL, home, sizeof home, err) || !make_directory(home, err)) return false;
+    snprintf(path, PATH_BYTES, "%s/machine.json", home);
+    sp_machine_file *file = malloc(sizeof *file);
+    SP_CHECK(file != NULL);
+    sp_error unreadable = {0};
+    if (!sp_machine_file_load(path, file, &unreadable)) *file = (sp_machine_file){0};
+    file->machine = measured->machine;
+    memcpy(file->isas, measured->isas, sizeof file->isas);
+    file->n_isas = measured->n_isas;
+    sp_machine_file_put(file, &measured->drives[0]);
+    bool good = sp_machine_file_save(path, file, err);
+    free(file);
+    return good;
+}
+
+static void show_drive(const sp_machine_drive *drive) {
+    printf("%-10s %s: %s%s%s, %s\n", "drive", drive->mount, drive->file_system, drive->device[0] ? " on " : "",
+           drive->device, drive->direct ? "page cache bypassed" : "no direct reads");
+    char best[32], low[32], high[32], request[32];
+    if (drive->read_bps > 0)
+        printf("%-10s %s/s (%s to %s in five rounds) with %s, %zu requests of %s\n", "reading",
+               sp_units_bytes((uint64_t)drive->read_bps, best), sp_units_bytes((uint64_t)drive->low_bps, low),
+               sp_units_bytes((uint64_t)drive->high_bps, high), sp_machine_backend_name(drive->backend), drive->depth,
+               sp_units_bytes(drive->request_bytes, request));
+    if (drive->note[0]) printf("%-10s %s\n", drive->read_bps > 0 ? "note" : "PROBLEM", drive->note);
+}
+
+static void show(const sp_machine_file *file, const char *path) {
+    show_drive(&file->drives[0]);
+    sp_drive found;
+    sp_error err = {0};
+    const char *advice = sp_drive_find(path, &found, &err) ? sp_drive_advice(&found) : NULL;
+    if (advice) printf("%-10s %s\n", "note", advice);
+    char rate[32];
+    printf("%-10s %s/s\n", "memory", sp_units_bytes((uint64_t)file->machine.memory_bps, rate));
+    for (size_t i = 0; i < file->n_isas; i++)
+        printf("%-10s %.0f GFLOP/s with %s\n", i ? "" : "products", file->isas[i].gemm_flops * 1e-9, file->isas[i].isa);
+}
+
+static bool measure(const char *path, sp_machine_file *file, sp_error *err) {
+    bool live = isatty(STDERR_FILENO);
+    sp_probe_options options = {.progress = live ? show_progress : NULL};
+    sp_machine_drive drive;
+    if (!sp_machine_read(&file->machine, err)) return false;
+    sp_pool *pool = sp_pool_new(0, err);
+    if (!pool) return false;
+    bool good = sp_probe_drive(path, &options, &drive, err) && sp_probe_compute(pool, &options, file, err);
+    if (good) sp_machine_file_put(file, &drive);
+    sp_pool_free(pool);
+    if (live) fputs("\r\033[K", stderr);
+    return good;
+}
+
+int sp_cmd_probe(const sp_invocation *invocation) {
+    const char *path = invocation->n_args ? invocation->args[0] : ".";
+    char saved_in[PATH_BYTES];
+    sp_error err = {0};
+    sp_machine_file *file = calloc(1, sizeof *file);
+    SP_CHECK(file != NULL);
+    bool good = measure(path, file, &err) && save(file, saved_in, &err);
+    if (good && invocation->options[SP_OPT_JSON].given) {
+        json_t *json = sp_machine_file_json(file);
+        json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+        putchar('\n');
+        json_decref(json);
+    } else if (good) {
+        show(file, path);
+        printf("%-10s %s\n", "kept in", saved_in);
+    }
+    bool believed = good && file->drives[0].read_bps > 0;
+    free(file);
+    if (!good) return sp_cli_fail(&err);
+    return believed ? 0 : 1;
+}

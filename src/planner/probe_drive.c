@@ -1,0 +1,424 @@
+/* A drive's cold read rate, through the same ring that runs read with.
+ *
+ * The files are cut into extents, read in random order, each once until all have been: no read-ahead and no cache
+ * below helps the first pass. Every setting gets N_SCREEN short rounds; the N_FINALISTS best, N_ROUNDS more, in turn
+ * with each other, so that a drive whose rate drifts drifts for all. The best median wins. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "planner/probe.h"
+#include "util/clock.h"
+#include "util/rng.h"
+#include "util/size.h"
+
+enum {
+    EXTENT_BYTES = 16 << 20,
+    N_SLOTS = 8,
+    N_SCREEN = 2,
+    N_FINALISTS = 3,
+    N_ROUNDS = 5,
+    MAX_ROUNDS = N_SCREEN + N_ROUNDS,
+    MAX_FILES = 256,
+    PATH_ROOM_BYTES = 4096,
+    WRITE_BYTES = 4 << 20,
+    ALIGN_BYTES = 4096,
+    REPEAT_EXTENTS = 8, /* 128 MiB for the comparisons with caches */
+};
+static const uint64_t min_file_bytes = 128u << 20, default_file_bytes = 2ull << 30;
+
+typedef struct {
+    sp_ring_backend backend;
+    size_t depth, request_bytes;
+} setting;
+
+/* The cheaper of two equals comes first. */
+static const setting settings[] = {
+    {SP_RING_URING, 2, 1 << 20},   {SP_RING_URING, 4, 1 << 20},    {SP_RING_URING, 8, 1 << 20},
+    {SP_RING_URING, 16, 1 << 20},  {SP_RING_URING, 32, 1 << 20},   {SP_RING_URING, 32, 256 << 10},
+    {SP_RING_URING, 4, 4 << 20},   {SP_RING_URING, 16, 4 << 20},   {SP_RING_THREADS, 4, 1 << 20},
+    {SP_RING_THREADS, 8, 1 << 20}, {SP_RING_THREADS, 16, 1 << 20}, {SP_RING_THREADS, 4, 4 << 20},
+};
+enum { N_SETTINGS = sizeof settings / sizeof *settings };
+
+typedef struct {
+    size_t i_file;
+    uint64_t offset_bytes;
+} place;
+
+typedef struct {
+    const sp_probe_options *options;
+    char *paths[MAX_FILES];
+    size_t n_paths;
+    int own_fd;    /* of the test file; -1: none was written */
+    place *places; /* of extents, in the order of reading */
+    size_t n_places, next_place;
+    char *memory;
+    size_t memory_bytes, slot_bytes;
+    double rates[N_SETTINGS][MAX_ROUNDS];
+    size_t n_rates[N_SETTINGS];
+    bool usable[N_SETTINGS];
+    uint64_t bytes_read;
+} probe;
+
+static void tell(const probe *p, const char *what) {
+    if (p->options->progress) p->options->progress(p->options->progress_ctx, what);
+}
+
+/* ---- files to read ---- */
+
+static bool is_weights(const char *name) {
+    const char *dot = strrchr(name, '.');
+    return dot && (strcmp(dot, ".safetensors") == 0 || strcmp(dot, ".gguf") == 0);
+}
+
+static void add_path(probe *p, const char *path) {
+    struct stat st;
+    bool fits = p->n_paths < MAX_FILES && stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= EXTENT_BYTES;
+    if (!fits) return;
+    p->paths[p->n_paths] = strdup(path);
+    SP_CHECK(p->paths[p->n_paths] != NULL);
+    p->n_paths++;
+}
+
+static void add_weights_of(probe *p, const char *directory) {
+    DIR *dir = opendir(directory);
+    if (!dir) return;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        char path[PATH_ROOM_BYTES + 256];
+        snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
+        if (is_weights(entry->d_name)) add_path(p, path);
+    }
+    closedir(dir);
+}
+
+static uint64_t bytes_of_paths(const probe *p) {
+    uint64_t n_bytes = 0;
+    struct stat st;
+    for (size_t i = 0; i < p->n_paths; i++)
+        if (stat(p->paths[i], &st) == 0) n_bytes += (uint64_t)st.st_size;
+    return n_bytes;
+}
+
+/* Fresh, incompressible bytes, different every time, past the page cache where that can be had. */
+static bool fill_own_file(probe *p, uint64_t n_bytes, sp_error *err) {
+    char *chunk = aligned_alloc(ALIGN_BYTES, WRITE_BYTES);
+    if (!chunk) return sp_fail(err, SP_ERR_MEMORY, "no memory to probe with");
+    uint64_t key = sp_clock_ns();
+    bool good = true;
+    for (uint64_t at = 0; good && at < n_bytes; at += WRITE_BYTES) {
+        sp_rng_block *blocks = (sp_rng_block *)chunk;
+        for (size_t i = 0; i < WRITE_BYTES / sizeof *blocks; i++) blocks[i] = sp_rng_philox(key, i, at);
+        for (size_t done = 0; good && done < WRITE_BYTES;) {
+            ssize_t n = pwrite(p->own_fd, chunk + done, WRITE_BYTES - done, (off_t)(at + done));
+            if (n > 0) done += (size_t)n;
+            if (n <= 0 && errno != EINTR) good = sp_fail_errno(err, "writing a test file");
+        }
+    }
+    free(chunk);
+    if (good && fsync(p->own_fd) != 0) good = sp_fail_errno(err, "writing a test file");
+    posix_fadvise(p->own_fd, 0, 0, POSIX_FADV_DONTNEED);
+    return good;
+}
+
+static bool write_own_file(probe *p, const char *directory, sp_error *err) {
+    struct statvfs fs;
+    if (statvfs(directory, &fs) != 0) return sp_fail_errno(err, "%s", directory);
+    uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+    uint64_t n_bytes = p->options->file_bytes ? p->options->file_bytes : default_file_bytes;
+    if (n_bytes > free_bytes / 4) n_bytes = free_bytes / 4;
+    n_bytes -= n_bytes % EXTENT_BYTES;
+    if (n_bytes < min_file_bytes)
+        return sp_fail(err, SP_ERR_INPUT,
+                       "%s: %llu MB free, at least %llu wanted for a test file; name a model there instead", directory,
+                       (unsigned long long)(free_bytes >> 20), (unsigned long long)(4 * min_file_bytes >> 20));
+    char path[PATH_ROOM_BYTES];
+    snprintf(path, sizeof path, "%s/.spill-probe-XXXXXX", directory);
+    p->own_fd = mkostemp(path, O_CLOEXEC);
+    if (p->own_fd < 0) return sp_fail_errno(err, "%s: no test file can be written here", directory);
+    unlink(path);
+    int flags = fcntl(p->own_fd, F_GETFL);
+    fcntl(p->own_fd, F_SETFL, flags | O_DIRECT); /* refused where there is none: fsync and DONTNEED do then */
+    tell(p, "writing a test file");
+    if (!fill_own_file(p, n_bytes, err)) return false;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", p->own_fd); /* its only name now */
+    add_path(p, path);
+    return p->n_paths == 1 || sp_fail(err, SP_ERR_IO, "%s: the test file cannot be read again", path);
+}
+
+static bool choose_files(probe *p, const char *path, sp_error *err) {
+    struct stat st;
+    if (stat(path, &st) != 0) return sp_fail(err, SP_ERR_INPUT, "%s: %s", path, strerror(errno));
+    if (S_ISREG(st.st_mode)) {
+        add_path(p, path);
+        if (bytes_of_paths(p) >= min_file_bytes) return true;
+        return sp_fail(err, SP_ERR_INPUT, "%s: %lld bytes are too few to measure a drive with, at least %llu wanted",
+                       path, (long long)st.st_size, (unsigned long long)min_file_bytes);
+    }
+    if (!S_ISDIR(st.st_mode)) return sp_fail(err, SP_ERR_INPUT, "%s: neither a file nor a directory", path);
+    add_weights_of(p, path);
+    if (bytes_of_paths(p) >= min_file_bytes) return true;
+    for (; p->n_paths > 0; p->n_paths--) free(p->paths[p->n_paths - 1]);
+    return write_own_file(p, path, err);
+}
+
+/* All whole extents of the files, shuffled. */
+static bool choose_places(probe *p, sp_error *err) {
+    p->places = calloc(sp_max_size(1, (size_t)(bytes_of_paths(p) / EXTENT_BYTES)), sizeof *p->places);
+    if (!p->places) return sp_fail(err, SP_ERR_MEMORY, "no memory to probe with");
+    for (size_t i = 0; i < p->n_paths; i++) {
+        struct stat st;
+        if (stat(p->paths[i], &st) != 0) return sp_fail_errno(err, "%s", p->paths[i]);
+        for (uint64_t at = 0; at + EXTENT_BYTES <= (uint64_t)st.st_size; at += EXTENT_BYTES)
+            p->places[p->n_places++] = (place){i, at};
+    }
+    uint64_t key = sp_clock_ns();
+    for (size_t i = p->n_places; i > 1; i--) {
+        size_t j = (size_t)(sp_rng_uniform(key, i) * (double)i);
+        place other = p->places[j];
+        p->places[j] = p->places[i - 1];
+        p->places[i - 1] = other;
+    }
+    return true;
+}
+
+static bool get_memory(probe *p, sp_error *err) {
+    p->slot_bytes = sp_ring_room_bytes(1 << 16, EXTENT_BYTES);
+    p->memory_bytes = N_SLOTS * p->slot_bytes;
+    p->memory = mmap(NULL, p->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (p->memory != MAP_FAILED) return true;
+    p->memory = NULL;
+    return sp_fail(err, SP_ERR_MEMORY, "%zu bytes to probe with cannot be had", p->memory_bytes);
+}
+
+/* ---- measuring ---- */
+
+/* Reads places from first on for so many seconds, or n_max of them; bytes per second. They wrap around. */
+static bool read_places(probe *p, sp_ring *ring, size_t first, size_t n_max, double seconds, double *bps,
+                        sp_error *err) {
+    sp_ring_ticket tickets[N_SLOTS];
+    uint64_t start_ns = sp_clock_ns(), limit_ns = (uint64_t)(seconds * 1e9);
+    size_t n_submitted = 0;
+    for (size_t i = 0;; i++) {
+        while (n_submitted < n_max && n_submitted < i + N_SLOTS && sp_clock_ns() - start_ns < limit_ns) {
+            const place *at = &p->places[(first + n_submitted) % p->n_places];
+            sp_ring_extent extent = {at->i_file, at->offset_bytes, EXTENT_BYTES,
+                                     p->memory + n_submitted % N_SLOTS * p->slot_bytes, false};
+            tickets[n_submitted++ % N_SLOTS] = sp_ring_submit(ring, &extent);
+        }
+        if (i == n_submitted) break;
+        if (!sp_ring_wait(ring, tickets[i % N_SLOTS], err)) return false;
+    }
+    p->bytes_read += (uint64_t)n_submitted * EXTENT_BYTES;
+    *bps = (double)n_submitted * EXTENT_BYTES / ((double)(sp_clock_ns() - start_ns) * 1e-9);
+    p->next_place = first + n_submitted;
+    return true;
+}
+
+static sp_ring *open_ring(probe *p, const setting *s, bool cached, sp_error *err) {
+    sp_ring_options options = {
+        .backend = s->backend, .depth = s->depth, .request_bytes = s->request_bytes, .cached = cached};
+    sp_ring *ring = sp_ring_open((const char *const *)p->paths, p->n_paths, &options, err);
+    if (ring && sp_ring_start(ring, p->memory, p->memory_bytes, err)) return ring;
+    sp_ring_close(ring);
+    return NULL;
+}
+
+static bool measure_round(probe *p, size_t i, sp_error *err) {
+    sp_ring *ring = open_ring(p, &settings[i], false, err);
+    if (!ring) return false;
+    double seconds = p->options->round_seconds > 0 ? p->options->round_seconds : 0.4, bps;
+    bool good = read_places(p, ring, p->next_place, SIZE_MAX, seconds, &bps, err);
+    if (good) p->rates[i][p->n_rates[i]++] = bps;
+    sp_ring_close(ring);
+    return good;
+}
+
+static int compare_reals(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_of(probe *p, size_t i) {
+    qsort(p->rates[i], p->n_rates[i], sizeof *p->rates[i], compare_reals);
+    return p->n_rates[i] ? p->rates[i][p->n_rates[i] / 2] : 0;
+}
+
+/* io_uring that cannot be had leaves its settings out; any other failure is one. */
+static bool screen(probe *p, sp_error *err) {
+    tell(p, "reading with each setting");
+    for (size_t i_round = 0; i_round < N_SCREEN; i_round++) {
+        for (size_t i = 0; i < N_SETTINGS; i++) {
+            if (i_round > 0 && !p->usable[i]) continue;
+            sp_error failure = {0};
+            p->usable[i] = measure_round(p, i, &failure);
+            if (p->usable[i]) continue;
+            if (settings[i].backend == SP_RING_URING && i_round == 0) continue;
+            *err = failure;
+            return false;
+        }
+    }
+    return true;
+}
+
+static size_t best_of(probe *p, const bool *excluded) {
+    size_t best = N_SETTINGS;
+    for (size_t i = 0; i < N_SETTINGS; i++)
+        if (p->usable[i] && !excluded[i] && (best == N_SETTINGS || median_of(p, i) > median_of(p, best))) best = i;
+    return best;
+}
+
+/* The index of the winning setting. */
+static bool run_finals(probe *p, size_t *winner, sp_error *err) {
+    bool excluded[N_SETTINGS] = {false};
+    size_t finalists[N_FINALISTS], n_finalists = 0;
+    for (size_t i; n_finalists < N_FINALISTS && (i = best_of(p, excluded)) < N_SETTINGS;) {
+        excluded[i] = true;
+        finalists[n_finalists++] = i;
+    }
+    tell(p, "reading with the best settings");
+    for (size_t i = 0; i < n_finalists; i++) p->n_rates[finalists[i]] = 0; /* the screening chose by luck too */
+    for (size_t i_round = 0; i_round < N_ROUNDS; i_round++)
+        for (size_t i = 0; i < n_finalists; i++)
+            if (!measure_round(p, finalists[i], err)) return false;
+    *winner = finalists[0];
+    for (size_t i = 1; i < n_finalists; i++)
+        if (median_of(p, finalists[i]) > median_of(p, *winner)) *winner = finalists[i];
+    return true;
+}
+
+/* The same few places over and over: the second time, whoever keeps copies has them. */
+static bool read_again(probe *p, const setting *s, bool cached, double *bps, sp_error *err) {
+    sp_ring *ring = open_ring(p, s, cached, err);
+    if (!ring) return false;
+    size_t n = sp_min_size(REPEAT_EXTENTS, p->n_places);
+    bool good = read_places(p, ring, 0, n, 1e9, bps, err) && read_places(p, ring, 0, n, 1e9, bps, err);
+    sp_ring_close(ring);
+    return good;
+}
+
+static void drop_cached(const probe *p) {
+    for (size_t i = 0; i < p->n_paths; i++) {
+        int fd = open(p->paths[i], O_RDONLY | O_CLOEXEC);
+        if (fd < 0) continue;
+        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        close(fd);
+    }
+}
+
+static bool is_direct(probe *p, sp_error *err) {
+    sp_ring *ring = open_ring(p, &settings[N_SETTINGS - 1], false, err);
+    bool direct = ring && sp_ring_is_direct(ring);
+    sp_ring_close(ring);
+    return direct;
+}
+
+/* ---- judgement ---- */
+
+bool sp_probe_is_believed(const sp_probe_evidence *e, char *note) {
+    enum { N = SP_MACHINE_NOTE_BYTES };
+    note[0] = '\0';
+    if (e->kind == SP_DRIVE_MEMORY) {
+        snprintf(note, N, "these files are in memory: no drive was measured");
+        return false;
+    }
+    /* what the device saw is proof; a tenth may be metadata and rounding */
+    if (e->device_bytes > 0 && (double)e->device_bytes < 0.9 * (double)e->bytes_read) {
+        snprintf(note, N, "the device read only %.1f of %.1f GB: the rest came out of memory, so no rate is believed",
+                 (double)e->device_bytes * 1e-9, (double)e->bytes_read * 1e-9);
+        return false;
+    }
+    if (e->device_bytes == 0 && e->read_bps > 0.5 * e->cached_bps) {
+        snprintf(note, N,
+                 "%.1f GB/s is more than half the rate of the page cache (%.1f GB/s), and no device counts "
+                 "the reads: memory may have given it, so it is not believed",
+                 e->read_bps * 1e-9, e->cached_bps * 1e-9);
+        return false;
+    }
+    if (!e->direct)
+        snprintf(note, N, "no direct reads here: measured and run through the page cache, which is told to forget");
+    else if (e->is_virtual && e->again_bps > 1.5 * e->read_bps)
+        snprintf(note, N,
+                 "a cache below this virtual drive gives %.1f GB/s for bytes read before; the rate is that of "
+                 "first reads",
+                 e->again_bps * 1e-9);
+    else if (e->is_virtual && e->own_file)
+        snprintf(note, N,
+                 "a virtual drive, and its host may have kept the test file in memory: probe a model's "
+                 "directory to be certain");
+    return true;
+}
+
+static bool judge(probe *p, const sp_drive *found, sp_probe_evidence *evidence, sp_machine_drive *drive,
+                  sp_error *err) {
+    tell(p, "comparing with caches");
+    setting best = {drive->backend, drive->depth, drive->request_bytes};
+    if (!read_again(p, &best, false, &evidence->again_bps, err) ||
+        !read_again(p, &settings[N_SETTINGS - 1], true, &evidence->cached_bps, err))
+        return false;
+    drop_cached(p);
+    evidence->kind = found->kind;
+    evidence->is_virtual = found->is_virtual;
+    evidence->own_file = p->own_fd >= 0;
+    evidence->direct = drive->direct;
+    evidence->read_bps = drive->read_bps;
+    drive->cached_bps = evidence->cached_bps;
+    if (!sp_probe_is_believed(evidence, drive->note)) drive->read_bps = drive->low_bps = drive->high_bps = 0;
+    return true;
+}
+
+static bool measure(probe *p, const sp_drive *found, sp_machine_drive *drive, sp_error *err) {
+    drive->direct = is_direct(p, err);
+    if (err->code != SP_OK) return false;
+    p->bytes_read = 0;
+    uint64_t sectors = sp_drive_sectors_read(found);
+    size_t i;
+    if (!screen(p, err) || !run_finals(p, &i, err)) return false;
+    sp_probe_evidence evidence = {.bytes_read = p->bytes_read};
+    if (sectors > 0) evidence.device_bytes = sp_max_size(1, (sp_drive_sectors_read(found) - sectors) * 512);
+    drive->backend = settings[i].backend;
+    drive->depth = settings[i].depth;
+    drive->request_bytes = settings[i].request_bytes;
+    drive->read_bps = median_of(p, i); /* sorted now */
+    drive->low_bps = p->rates[i][0];
+    drive->high_bps = p->rates[i][p->n_rates[i] - 1];
+    return judge(p, found, &evidence, drive, err);
+}
+
+static void clean_up(probe *p) {
+    if (p->memory) munmap(p->memory, p->memory_bytes);
+    if (p->own_fd >= 0) close(p->own_fd);
+    for (size_t i = 0; i < p->n_paths; i++) free(p->paths[i]);
+    free(p->places);
+}
+
+bool sp_probe_drive(const char *path, const sp_probe_options *options, sp_machine_drive *drive, sp_error *err) {
+    sp_drive found;
+    if (!sp_drive_find(path, &found, err)) return false;
+    sp_machine_drive result = {.kind = found.kind};
+    snprintf(result.mount, sizeof result.mount, "%s", found.mount);
+    snprintf(result.file_system, sizeof result.file_system, "%s", found.file_system);
+    snprintf(result.device, sizeof result.device, "%s", found.device);
+    if (found.kind == SP_DRIVE_MEMORY) { /* nothing to measure, and a test file would only take memory */
+        sp_probe_is_believed(&(sp_probe_evidence){.kind = found.kind}, result.note);
+        *drive = result;
+        return true;
+    }
+    probe *p = calloc(1, sizeof *p);
+    SP_CHECK(p != NULL);
+    p->options = options;
+    p->own_fd = -1;
+    bool good =
+        choose_files(p, path, err) && choose_places(p, err) && get_memory(p, err) && measure(p, &found, &result, err);
+    clean_up(p);
+    free(p);
+    if (good) *drive = result;
+    return good;
+}
