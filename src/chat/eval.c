@@ -105,14 +105,13 @@ static void add_kwarg(sp_render *r, sp_args *args, sp_kwarg *kw, const sp_text *
 }
 
 static void eval_keywords(sp_render *r, const sp_call *call, sp_args *args, const sp_kwarg *extra) {
-    sp_value more = eval_optional(r, NULL);
     size_t n = call->n_values + (extra != NULL);
     sp_kwarg *kw = sp_render_alloc(r, n, sizeof *kw);
     args->kw = kw;
     for (size_t i = 0; i < call->n_values; i++) add_kwarg(r, args, kw, call->names[i], sp_eval(r, call->values[i]));
     if (extra) add_kwarg(r, args, kw, extra->name, extra->value);
     if (!call->star_star) return;
-    more = sp_eval(r, call->star_star);
+    sp_value more = sp_eval(r, call->star_star);
     if (more.kind != SP_V_DICT) sp_render_fail(r, "argument after ** must be a mapping, not %s", sp_value_type(more));
     kw = sp_render_alloc(r, n + more.as.dict->n, sizeof *kw);
     if (n) memcpy(kw, args->kw, n * sizeof *kw);

@@ -348,8 +348,8 @@ static bool parse_argument(sp_parse *p, sp_call *call, sp_node_list *args, sp_no
         const sp_text *name = sp_parse_next(p)->text;
         sp_parse_next(p);
         if (values->n % 8 == 0) {
-            const sp_text **names = sp_parse_alloc(p, values->n + 8, sizeof *names);
-            if (values->n) memcpy(names, call->names, values->n * sizeof *names);
+            const sp_text **names = sp_parse_alloc(p, values->n + 8, sizeof(sp_text *));
+            if (values->n) memcpy(names, call->names, values->n * sizeof(sp_text *));
             call->names = names;
         }
         for (size_t i = 0; i < values->n; i++)

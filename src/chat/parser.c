@@ -165,10 +165,10 @@ int sp_parse_intern(sp_parse *p, const sp_text *name, bool load) {
     if (i == tpl->n_names) {
         if (i == p->room_names) {
             size_t room = sp_max_size(32, p->room_names * 2);
-            const sp_text **names = sp_parse_alloc(p, room, sizeof *names);
+            const sp_text **names = sp_parse_alloc(p, room, sizeof(sp_text *));
             bool *loaded = sp_parse_alloc(p, room, sizeof *loaded);
             if (i) {
-                memcpy(names, tpl->names, i * sizeof *names);
+                memcpy(names, tpl->names, i * sizeof(sp_text *));
                 memcpy(loaded, tpl->loaded, i * sizeof *loaded);
             }
             tpl->names = names;
@@ -184,8 +184,8 @@ int sp_parse_intern(sp_parse *p, const sp_text *name, bool load) {
 void sp_node_list_add(sp_parse *p, sp_node_list *list, sp_node *node) {
     if (list->n == list->room) {
         list->room = sp_max_size(4, list->room * 2);
-        sp_node **items = sp_parse_alloc(p, list->room, sizeof *items);
-        if (list->n) memcpy(items, list->items, list->n * sizeof *items);
+        sp_node **items = sp_parse_alloc(p, list->room, sizeof(sp_node *));
+        if (list->n) memcpy(items, list->items, list->n * sizeof(sp_node *));
         list->items = items;
     }
     list->items[list->n++] = node;

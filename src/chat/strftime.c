@@ -25,7 +25,7 @@ const sp_text *sp_strftime(sp_render *r, const sp_text *format) {
             continue;
         }
         size_t from = i++;
-        while (i + 1 < format->n_bytes && memchr("-_0^#", format->data[i], 5)) i++;
+        while (i + 1 < format->n_bytes && format->data[i] && strchr("-_0^#", format->data[i])) i++;
         char c = format->data[i], directive[16] = {0}, out[200];
         if (c == 'f') sp_sink_cstr(&sink, "000000");
         if (c == 'f' || c == 'z' || c == 'Z') continue;
