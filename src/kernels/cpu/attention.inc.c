@@ -135,7 +135,7 @@ static void product_in(sp_mode mode, const product_args *p, size_t n_rows) {
 typedef struct {
     size_t n;       /* R */
     size_t width;   /* E16 */
-    float *q;       /* [R, E16], rounded to bf16 in bf16 mode */
+    float *q;       /* [R, E16], fp32 in both modes: its rounding would double the scores' error */
     float *s;       /* [2, R, 32] scores, then weights, of an even and an odd page */
     float *o;       /* [R, E16] */
     float *l;       /* [R, 16] sums of weights by lane */
@@ -159,7 +159,7 @@ static attention_rows rows_start(const sp_attention_task *task) {
         const float *q = task->q + r / task->group * task->ldq + r % task->group * task->head_dim;
         for (size_t i = 0; i < task->head_dim; i += 16) {
             v16 a = v16_load_n(q + i, sp_min_size(16, task->head_dim - i));
-            v16_store(rows.q + r * rows.width + i, task->mode == SP_MODE_BF16 ? v16_round_bf16(a) : a);
+            v16_store(rows.q + r * rows.width + i, a);
         }
         for (size_t i = 0; i < rows.width; i += 16) v16_store(rows.o + r * rows.width + i, v16_set1(0.0f));
         v16_store(rows.l + r * 16, v16_set1(0.0f));
