@@ -6,6 +6,9 @@
  * test for staleness compares the result alone, as the reference does: a candidate whose pair was replaced by another
  * pair with the same result is carried out at its old rank, and ids depend on that.
  *
+ * A very long word's first candidates, one for each pair, would make a heap that no cache holds. They are known at the
+ * start, so they are put in order by counting, and only what merges bring up later goes through the heap.
+ *
  * Words repeat, so a call keeps a small direct-mapped cache from word to the ids it has already written: an entry names
  * a place in the text and a place in the output, and costs no copy. It lives and dies with the call.
  *
@@ -18,9 +21,15 @@
 #include "tokenizer/internal.h"
 #include "util/size.h"
 
-#define NONE UINT32_MAX
+#define NONE UINT32_MAX                      /* no rank, no merge, a symbol that is no token */
+#define DEAD (UINT32_MAX - 1)                /* a symbol that was merged into its left neighbour */
 static const char marker[] = "\xe2\x96\x81"; /* U+2581 */
-enum { MARKER_BYTES = 3, MAX_CACHED_BYTES = 256, MAX_CACHED_IDS = 64 };
+enum {
+    MARKER_BYTES = 3,
+    MAX_CACHED_BYTES = 256,
+    MAX_CACHED_IDS = 64,
+    COUNTING_SYMBOLS = 1 << 16, /* a heap of as many candidates still fits a second-level cache */
+};
 
 /* ---- the table of merges ---- */
 
@@ -40,6 +49,8 @@ bool sp_bpe_reserve(sp_bpe *bpe, size_t n_merges_max, sp_error *err) {
     if (!bpe->slots) return sp_fail(err, SP_ERR_MEMORY, "no memory for %zu merges", n_merges_max);
     memset(bpe->slots, 0xff, n_slots * sizeof *bpe->slots);
     bpe->n_slots = n_slots;
+    bpe->results = calloc(n_merges_max + 1, sizeof *bpe->results);
+    if (!bpe->results) return sp_fail(err, SP_ERR_MEMORY, "no memory for %zu merges", n_merges_max);
     return true;
 }
 
@@ -47,11 +58,14 @@ void sp_bpe_merge_add(sp_bpe *bpe, uint32_t left, uint32_t right, uint32_t rank,
     sp_merge *slot = &bpe->slots[merge_slot(bpe, left, right)];
     if (slot->left == NONE) bpe->n_merges++;
     *slot = (sp_merge){left, right, rank, merged}; /* the later one of two wins */
+    bpe->results[rank] = merged;
+    if (rank >= bpe->n_ranks) bpe->n_ranks = (size_t)rank + 1;
 }
 
 void sp_bpe_deinit(sp_bpe *bpe) {
     free(bpe->slots);
     free(bpe->ranks);
+    free(bpe->results);
     free(bpe->joins);
     *bpe = (sp_bpe){0};
 }
@@ -125,33 +139,31 @@ bool sp_bpe_prepare(sp_bpe *bpe, const sp_vocab *v, sp_error *err) {
 
 /* ---- the heap ---- */
 
-static bool is_before(sp_candidate a, sp_candidate b) { return a.rank < b.rank || (a.rank == b.rank && a.pos < b.pos); }
-
-static bool heap_push(sp_encoder *e, sp_candidate c) {
+static bool heap_push(sp_encoder *e, uint64_t key) {
     if (e->n_heap == e->room_heap) {
-        size_t room = sp_max_size(64, e->room_heap * 2);
-        sp_candidate *heap = realloc(e->heap, room * sizeof *heap);
+        size_t room = sp_max_size(64, e->room_heap + e->room_heap / 2);
+        uint64_t *heap = realloc(e->heap, room * sizeof *heap);
         if (!heap) return sp_fail(e->err, SP_ERR_MEMORY, "no memory for %zu merges of one word", room);
         e->heap = heap;
         e->room_heap = room;
     }
     size_t i = e->n_heap++;
-    while (i > 0 && is_before(c, e->heap[(i - 1) / 2])) {
+    while (i > 0 && key < e->heap[(i - 1) / 2]) {
         e->heap[i] = e->heap[(i - 1) / 2];
         i = (i - 1) / 2;
     }
-    e->heap[i] = c;
+    e->heap[i] = key;
     return true;
 }
 
-static sp_candidate heap_pop(sp_encoder *e) {
-    sp_candidate top = e->heap[0], last = e->heap[--e->n_heap];
+static uint64_t heap_pop(sp_encoder *e) {
+    uint64_t top = e->heap[0], last = e->heap[--e->n_heap];
     size_t i = 0;
     for (;;) {
         size_t child = 2 * i + 1;
         if (child >= e->n_heap) break;
-        if (child + 1 < e->n_heap && is_before(e->heap[child + 1], e->heap[child])) child++;
-        if (!is_before(e->heap[child], last)) break;
+        if (child + 1 < e->n_heap && e->heap[child + 1] < e->heap[child]) child++;
+        if (e->heap[child] >= last) break;
         e->heap[i] = e->heap[child];
         i = child;
     }
@@ -165,88 +177,139 @@ typedef struct {
     sp_encoder *e;
     const sp_bpe *bpe;
     const char *text;
-    size_t n_symbols;
+    size_t n_bytes, n_symbols;
+    uint32_t *sorted; /* positions of the first candidates by (rank, position), or NULL: they are in the heap */
+    uint32_t *ends;   /* [n_ranks] where each rank's positions end in sorted */
+    size_t i_sorted, i_rank;
 } word;
 
-static bool add_symbol(word *w, uint32_t id, size_t begin, size_t n_bytes) {
+/* Room for n symbols. A long word asks for all it can need at once: pages that stay untouched cost nothing, growing
+ * in steps would hold two copies. */
+static bool reserve_symbols(word *w, size_t n) {
     sp_encoder *e = w->e;
-    uint32_t n = (uint32_t)w->n_symbols++;
-    if (w->n_symbols > e->room_symbols) {
-        size_t room = sp_max_size(64, e->room_symbols * 2);
+    if (n > e->room_symbols) {
+        size_t room = sp_max_size(sp_max_size(64, n), e->room_symbols * 2);
         sp_symbol *symbols = realloc(e->symbols, room * sizeof *symbols);
         if (!symbols) return sp_fail(e->err, SP_ERR_MEMORY, "no memory for %zu symbols of one word", room);
         e->symbols = symbols;
         e->room_symbols = room;
     }
-    e->symbols[n] = (sp_symbol){.id = id, .prev = n - 1, .next = n + 1, .n_bytes = (uint32_t)n_bytes};
-    if (!w->bpe->by_score) return true;
-    if (w->n_symbols > e->room_begins) {
+    if (w->bpe->by_score && n > e->room_begins) {
         uint32_t *begins = realloc(e->begins, e->room_symbols * sizeof *begins);
         if (!begins) return sp_fail(e->err, SP_ERR_MEMORY, "no memory for %zu symbols of one word", e->room_symbols);
         e->begins = begins;
         e->room_begins = e->room_symbols;
     }
-    e->begins[n] = (uint32_t)begin;
     return true;
 }
 
-/* What symbols a and b merge into, and when; false if they do not. */
-static bool find_merge(const word *w, uint32_t a, uint32_t b, uint32_t *rank, uint32_t *merged) {
+static void add_symbol(word *w, uint32_t id, size_t begin) {
+    uint32_t n = (uint32_t)w->n_symbols++;
+    w->e->symbols[n] = (sp_symbol){.id = id, .prev = n - 1, .next = n + 1};
+    if (w->bpe->by_score) w->e->begins[n] = (uint32_t)begin;
+}
+
+/* by_score: where the text of symbol n ends. */
+static size_t symbol_end(const word *w, uint32_t n) {
+    uint32_t next = w->e->symbols[n].next;
+    return next < w->n_symbols ? w->e->begins[next] : w->n_bytes;
+}
+
+/* When symbols a and b merge, and into what; NONE if they do not. */
+static uint32_t find_merge(const word *w, uint32_t a, uint32_t b, uint32_t *merged) {
     const sp_symbol *symbols = w->e->symbols;
     if (!w->bpe->by_score) {
         const sp_merge *m = &w->bpe->slots[merge_slot(w->bpe, symbols[a].id, symbols[b].id)];
-        *rank = m->rank;
         *merged = m->merged;
-        return m->left != NONE;
+        return m->left == NONE ? NONE : m->rank;
     }
-    int32_t id = sp_vocab_find_model(&w->e->t->vocab, false, w->text + w->e->begins[a],
-                                     (size_t)symbols[a].n_bytes + symbols[b].n_bytes);
-    if (id < 0 || w->bpe->ranks[id] == NONE) return false;
-    *rank = w->bpe->ranks[id];
+    size_t begin = w->e->begins[a];
+    int32_t id = sp_vocab_find_model(&w->e->t->vocab, false, w->text + begin, symbol_end(w, b) - begin);
     *merged = (uint32_t)id;
-    return true;
+    return id < 0 ? NONE : w->bpe->ranks[id];
 }
 
 static bool propose(word *w, uint32_t a, uint32_t b) {
-    uint32_t rank, merged;
-    if (!find_merge(w, a, b, &rank, &merged)) return true;
-    return heap_push(w->e, (sp_candidate){rank, a, merged});
+    uint32_t merged, rank = find_merge(w, a, b, &merged);
+    return rank == NONE || heap_push(w->e, (uint64_t)rank << 32 | a);
+}
+
+/* Fills sorted and ends: a counting sort, stable, so positions ascend within a rank. */
+static bool sort_candidates(word *w) {
+    uint32_t n = (uint32_t)w->n_symbols, merged, rank;
+    w->ends = calloc(w->bpe->n_ranks + 1, sizeof *w->ends);
+    w->sorted = malloc(n * sizeof *w->sorted);
+    if (!w->ends || !w->sorted) return sp_fail(w->e->err, SP_ERR_MEMORY, "no memory for %u symbols of one word", n);
+    uint32_t *starts = w->ends; /* counts, then starts, which the filling turns into ends */
+    for (uint32_t i = 0; i + 1 < n; i++)
+        if ((rank = find_merge(w, i, i + 1, &merged)) != NONE) starts[rank]++;
+    uint32_t sum = 0;
+    for (size_t r = 0; r < w->bpe->n_ranks; r++) {
+        uint32_t count = starts[r];
+        starts[r] = sum;
+        sum += count;
+    }
+    for (uint32_t i = 0; i + 1 < n; i++)
+        if ((rank = find_merge(w, i, i + 1, &merged)) != NONE) w->sorted[starts[rank]++] = i;
+    return true;
+}
+
+/* The next candidate, in the order of (rank, position). */
+static bool next_candidate(word *w, uint64_t *key) {
+    sp_encoder *e = w->e;
+    while (w->sorted && w->i_rank < w->bpe->n_ranks && w->i_sorted >= w->ends[w->i_rank]) w->i_rank++;
+    bool more = w->sorted && w->i_rank < w->bpe->n_ranks;
+    uint64_t first = more ? (uint64_t)w->i_rank << 32 | w->sorted[w->i_sorted] : UINT64_MAX;
+    if (e->n_heap && (!more || e->heap[0] < first)) {
+        *key = heap_pop(e);
+        return true;
+    }
+    w->i_sorted++;
+    *key = first;
+    return more;
+}
+
+/* Whether the candidate still stands: its symbols are there, and merge into what they did. Of two results that share a
+ * score's rank, either one's turn is now. */
+static bool still_merges(const word *w, uint32_t pos, uint32_t rank, uint32_t *merged) {
+    const sp_symbol *left = &w->e->symbols[pos];
+    if (left->id == DEAD || left->next >= w->n_symbols) return false;
+    uint32_t now = find_merge(w, pos, left->next, merged);
+    if (now == NONE) return false;
+    return w->bpe->by_score ? now == rank : *merged == w->bpe->results[rank];
 }
 
 static bool merge_all(word *w) {
     sp_encoder *e = w->e;
     uint32_t n = (uint32_t)w->n_symbols;
     e->n_heap = 0;
-    for (uint32_t i = 0; i + 1 < n; i++)
-        if (!propose(w, i, i + 1)) return false;
-    while (e->n_heap) {
-        sp_candidate top = heap_pop(e);
-        sp_symbol *left = &e->symbols[top.pos];
-        if (left->n_bytes == 0 || left->next >= n) continue;
-        sp_symbol *right = &e->symbols[left->next];
-        uint32_t rank, merged;
-        if (!find_merge(w, top.pos, left->next, &rank, &merged) || merged != top.merged) continue;
-        left->id = top.merged;
-        left->n_bytes += right->n_bytes;
+    if (n >= COUNTING_SYMBOLS) {
+        if (!sort_candidates(w)) return false;
+    } else {
+        for (uint32_t i = 0; i + 1 < n; i++)
+            if (!propose(w, i, i + 1)) return false;
+    }
+    for (uint64_t key; next_candidate(w, &key);) {
+        uint32_t pos = (uint32_t)key, merged;
+        if (!still_merges(w, pos, (uint32_t)(key >> 32), &merged)) continue;
+        sp_symbol *left = &e->symbols[pos], *right = &e->symbols[left->next];
+        left->id = merged;
         left->next = right->next;
-        right->n_bytes = 0;
-        if (left->next < n) e->symbols[left->next].prev = top.pos;
-        if (left->prev < n && !propose(w, left->prev, top.pos)) return false;
-        if (left->next < n && !propose(w, top.pos, left->next)) return false;
+        right->id = DEAD;
+        if (left->next < n) e->symbols[left->next].prev = pos;
+        if (left->prev < n && !propose(w, left->prev, pos)) return false;
+        if (left->next < n && !propose(w, pos, left->next)) return false;
     }
     return true;
 }
 
-/* First symbols of a character (or byte) that is not in the vocabulary: its bytes' tokens, if all are there. */
-static bool add_fallback(word *w, size_t begin, size_t n_bytes, bool *done) {
+/* First symbols of a character that is not in the vocabulary: its bytes' tokens. False unless all are there. */
+static bool add_fallback(word *w, size_t begin, size_t n_bytes) {
     const unsigned char *s = (const unsigned char *)w->text + begin;
-    *done = false;
-    if (!w->bpe->byte_fallback || w->bpe->byte_level) return true;
+    if (!w->bpe->byte_fallback || w->bpe->byte_level) return false;
     for (size_t i = 0; i < n_bytes; i++)
-        if (w->bpe->byte_ids[s[i]] < 0) return true;
-    *done = true;
-    for (size_t i = 0; i < n_bytes; i++)
-        if (!add_symbol(w, (uint32_t)w->bpe->byte_ids[s[i]], begin + i, 1)) return false;
+        if (w->bpe->byte_ids[s[i]] < 0) return false;
+    for (size_t i = 0; i < n_bytes; i++) add_symbol(w, (uint32_t)w->bpe->byte_ids[s[i]], begin + i);
     return true;
 }
 
@@ -255,64 +318,63 @@ static int32_t first_id(const word *w, size_t at, size_t step) {
     return sp_vocab_find_model(&w->e->t->vocab, false, w->text + at, step);
 }
 
-/* Fills the symbols. Unknown characters wait in `unknown` until a known one comes, so that fuse_unk can join them; the
- * library lets byte tokens pass a waiting one, and so do we. */
-static bool add_symbols(word *w, size_t n_bytes) {
+/* Fills the symbols, at most one a byte. Unknown characters wait in `unknown` until a known one comes, so that fuse_unk
+ * can join them; the library lets byte tokens pass a waiting one, and so do we. */
+static bool add_symbols(word *w) {
     const sp_bpe *bpe = w->bpe;
-    size_t unknown = 0, unknown_at = 0;
-    for (size_t i = 0; i < n_bytes;) {
+    bool unknown = false;
+    size_t unknown_at = 0;
+    if (!reserve_symbols(w, w->n_bytes)) return false;
+    for (size_t i = 0, step; i < w->n_bytes; i += step) {
         uint32_t c;
-        size_t step = bpe->byte_level ? 1 : sp_char_next(w->text + i, &c);
+        step = bpe->byte_level ? 1 : sp_char_next(w->text + i, &c);
         int32_t id = first_id(w, i, step);
-        bool done = false;
         if (id >= 0) {
-            if (unknown && !add_symbol(w, (uint32_t)bpe->unk_id, unknown_at, unknown)) return false;
-            unknown = 0;
-            if (!add_symbol(w, (uint32_t)id, i, step)) return false;
+            if (unknown) add_symbol(w, (uint32_t)bpe->unk_id, unknown_at);
+            unknown = false;
+            add_symbol(w, (uint32_t)id, i);
         } else if (bpe->by_score) {
-            if (!add_symbol(w, NONE, i, step)) return false;
-        } else if (!add_fallback(w, i, step, &done)) {
-            return false;
-        } else if (!done && bpe->unk_id == -2) {
-            return sp_fail(w->e->err, SP_ERR_INPUT,
-                           "an unknown character, and the unknown token is not in the vocabulary");
-        } else if (!done && bpe->unk_id >= 0) {
-            if (unknown && !bpe->fuse_unk) {
-                if (!add_symbol(w, (uint32_t)bpe->unk_id, unknown_at, unknown)) return false;
-                unknown = 0;
-            }
-            if (unknown == 0) unknown_at = i;
-            unknown += step;
+            add_symbol(w, NONE, i);
+        } else if (!add_fallback(w, i, step)) {
+            if (bpe->unk_id == -2)
+                return sp_fail(w->e->err, SP_ERR_INPUT,
+                               "an unknown character, and the unknown token is not in the vocabulary");
+            if (bpe->unk_id < 0) continue;
+            if (unknown && !bpe->fuse_unk) add_symbol(w, (uint32_t)bpe->unk_id, unknown_at);
+            if (!unknown || !bpe->fuse_unk) unknown_at = i;
+            unknown = true;
         }
-        i += step;
     }
-    return unknown == 0 || add_symbol(w, (uint32_t)bpe->unk_id, unknown_at, unknown);
+    if (unknown) add_symbol(w, (uint32_t)bpe->unk_id, unknown_at);
+    return true;
 }
 
 /* A symbol that no merge made a token (by_score): its bytes, or the unknown token. */
 static bool push_leftover(const word *w, uint32_t n) {
     sp_encoder *e = w->e;
-    const unsigned char *s = (const unsigned char *)w->text + e->begins[n];
+    const unsigned char *s = (const unsigned char *)w->text;
+    size_t begin = e->begins[n], end = symbol_end(w, n);
     bool all = w->bpe->byte_fallback;
-    for (size_t i = 0; i < e->symbols[n].n_bytes; i++) all = all && w->bpe->byte_ids[s[i]] >= 0;
-    for (size_t i = 0; all && i < e->symbols[n].n_bytes; i++)
+    for (size_t i = begin; i < end; i++) all = all && w->bpe->byte_ids[s[i]] >= 0;
+    for (size_t i = begin; all && i < end; i++)
         if (!sp_encoder_push(e, &w->bpe->byte_ids[s[i]], 1)) return false;
     return all || w->bpe->unk_id < 0 || sp_encoder_push(e, &w->bpe->unk_id, 1);
 }
 
 static bool encode_word(sp_encoder *e, const char *text, size_t n_bytes) {
-    word w = {.e = e, .bpe = &e->t->bpe, .text = text};
+    word w = {.e = e, .bpe = &e->t->bpe, .text = text, .n_bytes = n_bytes};
     if (w.bpe->ignore_merges) {
         int32_t id = sp_vocab_find_model(&e->t->vocab, w.bpe->byte_level, text, n_bytes);
         if (id >= 0) return sp_encoder_push(e, &id, 1);
     }
-    if (!add_symbols(&w, n_bytes) || !merge_all(&w)) return false;
-    for (uint32_t i = 0; i < w.n_symbols; i++) {
-        if (e->symbols[i].n_bytes == 0) continue;
+    bool ok = add_symbols(&w) && merge_all(&w);
+    for (uint32_t i = 0; ok && i < w.n_symbols; i = e->symbols[i].next) {
         int32_t id = (int32_t)e->symbols[i].id;
-        if (!(e->symbols[i].id == NONE ? push_leftover(&w, i) : sp_encoder_push(e, &id, 1))) return false;
+        ok = e->symbols[i].id == NONE ? push_leftover(&w, i) : sp_encoder_push(e, &id, 1);
     }
-    return true;
+    free(w.sorted);
+    free(w.ends);
+    return ok;
 }
 
 static bool cached_word(sp_encoder *e, size_t at, size_t n_bytes) {

@@ -189,6 +189,7 @@ static bool rank_scores(sp_tokenizer *t, const sp_tokenizer_gguf *src, sp_error 
         bool merges = type_of(src, all[i].id) != TYPE_BYTE && (t->vocab.flags[all[i].id] & SP_TOK_MODEL);
         t->bpe.ranks[all[i].id] = merges ? rank : UINT32_MAX;
     }
+    t->bpe.n_ranks = n ? (size_t)rank + 1 : 0;
     free(all);
     return true;
 }

@@ -206,9 +206,11 @@ typedef struct {
 typedef struct {
     sp_merge *slots;
     size_t n_slots, n_merges;
-    bool byte_level;    /* symbols start as bytes, else as characters */
-    bool by_score;      /* merges are not listed: any two symbols whose text is a token, best score first */
-    uint32_t *ranks;    /* [n_ids] by_score: place of the token's score, UINT32_MAX: never a merge's result */
+    bool byte_level;   /* symbols start as bytes, else as characters */
+    bool by_score;     /* merges are not listed: any two symbols whose text is a token, best score first */
+    uint32_t *ranks;   /* [n_ids] by_score: place of the token's score, UINT32_MAX: never a merge's result */
+    uint32_t *results; /* [n_ranks] listed merges: the id that the merge of a rank makes */
+    size_t n_ranks;
     bool ignore_merges; /* a whole word in the vocabulary is that token */
     bool byte_fallback;
     bool fuse_unk;
@@ -218,7 +220,7 @@ typedef struct {
     uint32_t *joins;       /* [n_joins] ascending: characters in front of U+2581 within some token */
     size_t n_joins;
 } sp_bpe;
-/* n_merges_max bounds the table; false when memory ends. */
+/* n_merges_max bounds the table and the ranks; false when memory ends. */
 bool sp_bpe_reserve(sp_bpe *bpe, size_t n_merges_max, sp_error *err);
 void sp_bpe_merge_add(sp_bpe *bpe, uint32_t left, uint32_t right, uint32_t rank, uint32_t merged);
 /* Fills byte_ids and what the cutting of words needs, once vocabulary and merges are complete. */
@@ -283,12 +285,9 @@ bool sp_tokenizer_match_added(sp_tokenizer *t, sp_added_token token, sp_error *e
 /* ---- one call of encode (encode.c) ---- */
 
 typedef struct {
-    uint32_t id, prev, next; /* symbol numbers; UINT32_MAX: none. id UINT32_MAX: not a token (by_score only) */
-    uint32_t n_bytes;        /* 0: merged into its left neighbour */
+    uint32_t id;         /* or one of bpe.c's marks: no token (by_score only), merged into the left neighbour */
+    uint32_t prev, next; /* symbol numbers; the number of symbols or more: none */
 } sp_symbol;
-typedef struct {
-    uint32_t rank, pos, merged;
-} sp_candidate;
 typedef struct {
     uint32_t hash, n_bytes;
     size_t at, first_id;
@@ -308,7 +307,7 @@ typedef struct {
     sp_matcher *matcher;
     sp_symbol *symbols;
     size_t room_symbols;
-    sp_candidate *heap;
+    uint64_t *heap; /* waiting merges: rank << 32 | symbol number */
     size_t n_heap, room_heap;
     uint32_t *begins; /* by_score: offset of each symbol in its word */
     size_t room_begins;
