@@ -14,6 +14,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "bench/kernels_bench.h"
 #include "kernels/ops.h"
@@ -285,6 +288,31 @@ static void devices_close(devices *all) {
 
 /* ---- the cases ---- */
 
+/* An emulator's VCVTPH2PS may take denormal halves for zero when DAZ is set, which no processor does: QEMU 7.2. */
+#if defined(__x86_64__)
+__attribute__((target("avx,f16c"))) static bool halves_convert(void) {
+    const sp_fpenv env = sp_fpenv_enter();
+    volatile int least = 1;
+    const float value = _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(least)));
+    sp_fpenv_leave(env);
+    return value == 0x1p-24f;
+}
+#endif
+
+/* Is this case beyond what the machine, being emulated, can show? Says so once. */
+static bool beyond_emulator(const test_case *c, const char *isa) {
+#if defined(__x86_64__)
+    static bool said;
+    if (c->format == SP_FMT_F32 || c->format == SP_FMT_BF16 || strcmp(isa, "scalar") == 0 || halves_convert())
+        return false;
+    if (!said) printf("skipped: formats with halves in vectors, this emulator takes denormal halves for zero\n");
+    said = true;
+    return true;
+#else
+    return (void)c, (void)isa, false;
+#endif
+}
+
 static void check_case(const devices *all, const test_case *c, uint64_t seed) {
     inputs in;
     inputs_init(&in, c, seed);
@@ -292,7 +320,7 @@ static void check_case(const devices *all, const test_case *c, uint64_t seed) {
     describe(c, what, sizeof what);
     for (size_t i = 0; i < all->n; i++) {
         sp_device *device = all->device[i][c->mode];
-        if (!device) continue;
+        if (!device || beyond_emulator(c, all->name[i])) continue;
         const bool good = run_case(device, &in, c->n_rows + seed % 5, seed % 3 == 0, detail, sizeof detail);
         verdict(good, all->name[i], what, detail);
     }
@@ -401,7 +429,7 @@ static void check_hashes(const devices *all) {
         verdict(known, "hashes", what, "not in " HASH_FILE);
         verdict(known && want == hash_floats(in.expected, c.n_rows * c.n_tokens), "reference", what, "other bytes");
         for (size_t j = 0; j < all->n; j++) {
-            if (!all->device[j][c.mode]) continue;
+            if (!all->device[j][c.mode] || beyond_emulator(&c, all->name[j])) continue;
             verdict(run_case(all->device[j][c.mode], &in, c.n_rows, false, detail, sizeof detail), all->name[j], what,
                     detail);
         }
