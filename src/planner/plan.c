@@ -18,7 +18,7 @@
  * block holds all. */
 enum { PASS_TOKENS = 512, ROWS_RESIDENT = 64, ROWS_STREAM = 256, ROW_TOKENS_UNKNOWN = 1024 };
 enum { FFN_BLOCK_BYTES = 16 << 20, CHUNK_RESIDENT_BYTES = 64 << 20, CHUNK_STREAM_BYTES = 16 << 20, RING_SLOTS = 8 };
-enum { OVERHEAD_BYTES = 96 << 20, TILE = 64, LD = 16 };
+enum { OVERHEAD_BYTES = 96 << 20, TABLES_BYTES = 4 << 20, TILE = 64, LD = 16 };
 
 static const char *const placement_names[] = {"auto", "resident", "stream"};
 
@@ -36,7 +36,22 @@ static uint64_t rope_bytes(const sp_arch *arch, size_t n_tokens) {
     return n_bytes;
 }
 
-/* What engine.c allocates for a pass, rounded up. */
+/* Norm weights and biases as fp32. */
+static uint64_t params_bytes(const sp_model *model) {
+    uint64_t n_elems = model->final_norm.n_elems;
+    for (size_t l = 0; l < model->arch.n_layers; l++) {
+        const sp_layer *layer = &model->layers[l];
+        const sp_vector *vectors[] = {
+            &layer->attn_norm, &layer->ffn_norm, &layer->attn_post_norm, &layer->ffn_post_norm, &layer->q_norm,
+            &layer->k_norm,    &layer->q_bias,   &layer->k_bias,         &layer->v_bias,        &layer->o_bias,
+            &layer->gate_bias, &layer->up_bias,  &layer->down_bias};
+        for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+            if (vectors[i]->name) n_elems += vectors[i]->n_elems;
+    }
+    return n_elems * sizeof(float);
+}
+
+/* What the engine allocates beside weights and pages, rounded up. */
 static uint64_t activation_bytes(const sp_model *model, const sp_plan *plan) {
     const sp_arch *arch = &model->arch;
     size_t n = plan->pass_tokens, width_q = arch->n_heads * arch->head_dim,
@@ -46,7 +61,7 @@ static uint64_t activation_bytes(const sp_model *model, const sp_plan *plan) {
     uint64_t wide_bytes =
         packed_bytes(plan->mode, n, arch->d_model) + packed_bytes(plan->mode, n, sp_max_size(width_q, arch->d_ffn));
     uint64_t logits_bytes = plan->pass_logits * ld_bytes(arch->n_vocab);
-    return n * token_bytes + wide_bytes + rope_bytes(arch, n) + logits_bytes + (1 << 20);
+    return n * token_bytes + wide_bytes + rope_bytes(arch, n) + logits_bytes + params_bytes(model) + TABLES_BYTES;
 }
 
 static uint64_t kv_token_bytes(const sp_arch *arch, sp_mode mode) {

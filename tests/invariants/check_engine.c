@@ -127,13 +127,20 @@ static const config configs[] = {
 };
 enum { N_CONFIGS = sizeof configs / sizeof *configs };
 
+static bool keeps_its_plan(const rig *r, sp_error *err) {
+    uint64_t planned_bytes = r->plan.pinned_bytes + r->plan.ring_bytes + r->plan.activation_bytes;
+    if (sp_engine_memory_bytes(r->engine) <= planned_bytes) return true;
+    return sp_fail(err, SP_ERR_MEMORY, "the engine has %zu bytes, %llu are planned", sp_engine_memory_bytes(r->engine),
+                   (unsigned long long)planned_bytes);
+}
+
 /* Runs all rows to their end under a configuration. n_mismatches NULL: writes logits, else compares with them. */
 static bool run(const char *path, const config *c, sp_mode mode, float **logits, size_t *n_mismatches, sp_error *err) {
     rig_options options = c->options;
     options.mode = mode;
     options.rows = c->n_rows;
     rig r;
-    bool ok = rig_open(&r, path, &options, err);
+    bool ok = rig_open(&r, path, &options, err) && keeps_its_plan(&r, err);
     row rows[MAX_ROWS];
     size_t n_total = sp_max_size(c->n_rows, N_PROMPTS), n_vocab = ok ? r.model->arch.n_vocab : 0;
     if (ok && !*logits) *logits = malloc((size_t)N_PROMPTS * N_NEW * n_vocab * sizeof **logits);
