@@ -58,14 +58,12 @@ static const struct {
     sp_task_fn *burst;
     double flop_per_loop;
 } peaks[] = {{"avx2", burst_avx2, CHAINS * 16.0}, {"avx512", burst_avx512, CHAINS * 32.0}};
-enum { N_PEAKS = sizeof peaks / sizeof *peaks };
 #else
 static const struct {
     const char *isa;
     sp_task_fn *burst;
     double flop_per_loop;
-} peaks[1];
-enum { N_PEAKS = 0 };
+} peaks[] = {{NULL, NULL, 0}};
 #endif
 
 typedef struct {
@@ -82,8 +80,8 @@ static uint64_t now_ns(const bench *b) {
 }
 
 static void measure_peak(bench *b) {
-    for (size_t i = 0; i < N_PEAKS; i++) {
-        if (strcmp(peaks[i].isa, b->device->vector->isa) != 0) continue;
+    for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++) {
+        if (!peaks[i].isa || strcmp(peaks[i].isa, b->device->vector->isa) != 0) continue;
         size_t n_tasks = sp_pool_n_threads(b->pool) * 4;
         uint64_t start = now_ns(b);
         sp_pool_run(b->pool, n_tasks, peaks[i].burst, NULL);

@@ -67,9 +67,10 @@ typedef struct {
 } sp_glu;
 void sp_op_glu_pack(sp_device *device, const sp_glu *glu, void *packed);
 
-/* KV cache of one layer: pages of SP_KV_PAGE_TOKENS tokens, all kv heads of a page together. Element type bf16 in bf16
- * mode, else fp32. Layout of a page, per kv head: K as [E/2][32][2] (pairs of dims, then tokens), then V as
- * [32/2][E][2] (pairs of tokens). */
+/* KV cache of one layer: pages of SP_KV_PAGE_TOKENS tokens, all kv heads of a page together, 64-byte aligned. What lies
+ * in a page is the kernels' own (kernels/vector.h): elements are bf16 in bf16 mode, else fp32, in the order attention
+ * reads them. Slots that no token has been written to may hold anything. Scattered pages are read a fifth faster where
+ * the array lies in huge pages (madvise). */
 enum { SP_KV_PAGE_TOKENS = 32 };
 size_t sp_kv_page_bytes(const sp_device *device, size_t n_kv_heads,
                         size_t head_dim); /* of one layer, a multiple of 64 */

@@ -333,7 +333,8 @@ static const attention_shape shapes[] = {
     {"mha-18", 2, 2, 18, 0, 0.0f, 18, false, false},     {"gqa3-64", 9, 3, 64, 0, 0.0f, 64, true, false},
     {"gqa7-64", 14, 2, 64, 40, 0.0f, 64, false, true},   {"gqa8-22", 8, 1, 22, 1, 0.0f, 10, false, false},
     {"gqa5-80", 5, 1, 80, 33, 50.0f, 80, true, true},    {"gqa2-128", 4, 2, 128, 31, 0.0f, 96, false, true},
-    {"gqa4-256", 4, 1, 256, 0, 30.0f, 256, false, true}, {"gqa6-96", 6, 1, 96, 64, 0.0f, 0, false, false},
+    {"gqa4-256", 4, 1, 256, 0, 30.0f, 256, false, true}, {"gqa3-33", 3, 1, 33, 0, 0.0f, 32, false, true},
+    {"gqa6-96", 6, 1, 96, 64, 0.0f, 0, false, false},
 };
 
 enum { N_TEXTS = 3, MAX_PAGES = 8, N_WAYS = 4 };
