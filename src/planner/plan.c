@@ -18,7 +18,7 @@
  * block holds all. */
 enum { PASS_TOKENS = 512, ROWS_RESIDENT = 64, ROWS_STREAM = 256, ROW_TOKENS_UNKNOWN = 1024 };
 enum { FFN_BLOCK_BYTES = 16 << 20, CHUNK_RESIDENT_BYTES = 64 << 20, CHUNK_STREAM_BYTES = 16 << 20, RING_SLOTS = 8 };
-enum { OVERHEAD_BYTES = 96 << 20, TABLES_BYTES = 4 << 20, TILE = 64, LD = 16 };
+enum { OVERHEAD_BYTES = 96 << 20, TABLES_BYTES = 4 << 20, N_VECTORS = 13, TILE = 64, LD = 16 };
 
 static const char *const placement_names[] = {"auto", "resident", "stream"};
 
@@ -41,11 +41,11 @@ static uint64_t params_bytes(const sp_model *model) {
     uint64_t n_elems = model->final_norm.n_elems;
     for (size_t l = 0; l < model->arch.n_layers; l++) {
         const sp_layer *layer = &model->layers[l];
-        const sp_vector *vectors[] = {
+        const sp_vector *vectors[N_VECTORS] = {
             &layer->attn_norm, &layer->ffn_norm, &layer->attn_post_norm, &layer->ffn_post_norm, &layer->q_norm,
             &layer->k_norm,    &layer->q_bias,   &layer->k_bias,         &layer->v_bias,        &layer->o_bias,
             &layer->gate_bias, &layer->up_bias,  &layer->down_bias};
-        for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+        for (size_t i = 0; i < N_VECTORS; i++)
             if (vectors[i]->name) n_elems += vectors[i]->n_elems;
     }
     return n_elems * sizeof(float);
