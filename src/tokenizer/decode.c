@@ -287,42 +287,59 @@ void sp_detok_free(sp_detok *d) {
 
 /* ---- the bytes of single tokens ---- */
 
-/* Appends what one token is by itself: the stages in front of a Fuse that look at single tokens. */
-static bool token_bytes(const sp_tokenizer *t, const char *text, size_t n_bytes, sp_buf *out) {
-    sp_buf now = {0}, next = {0};
-    bool ok = sp_buf_add(&now, text, n_bytes);
-    for (size_t i = 0; ok && i < t->n_decs && !t->decs[i].fused; i++) {
-        const sp_dec *dec = &t->decs[i];
-        sp_buf_clear(&next);
-        int byte = dec->kind == SP_DEC_BYTE_FALLBACK ? byte_token(now.data, now.n_bytes) : -1;
-        if (dec->kind == SP_DEC_BYTE_LEVEL && sp_bytes_of_text(now.data, now.n_bytes, &next)) {
-        } else if (byte >= 0) {
-            sp_buf_char(&next, (char)byte);
-        } else if (dec->kind == SP_DEC_REPLACE || dec->kind == SP_DEC_METASPACE) {
-            sp_dec rule = *dec;
-            if (dec->kind == SP_DEC_METASPACE) {
-                rule.content = " ";
-                rule.content_bytes = 1;
-            }
-            replace_in(&rule, now.data, now.n_bytes, true, &next);
-        } else {
-            continue;
-        }
-        ok = !next.failed;
-        sp_buf swap = now;
-        now = next;
-        next = swap;
-        if (dec->kind == SP_DEC_BYTE_LEVEL || byte >= 0) break; /* bytes, not text, from here on */
+/* One stage on one token by itself. *is_bytes when what it gives is bytes and no longer text. */
+static void stage_on_token(const sp_dec *dec, const sp_buf *in, sp_buf *out, bool *is_bytes) {
+    sp_dec rule = *dec;
+    int byte = -1;
+    switch (dec->kind) {
+        case SP_DEC_BYTE_LEVEL:
+            *is_bytes = true;
+            if (!sp_bytes_of_text(in->data, in->n_bytes, out)) sp_buf_add(out, in->data, in->n_bytes);
+            break;
+        case SP_DEC_BYTE_FALLBACK:
+            byte = byte_token(in->data, in->n_bytes);
+            *is_bytes = byte >= 0;
+            if (byte >= 0)
+                sp_buf_char(out, (char)byte);
+            else
+                sp_buf_add(out, in->data, in->n_bytes);
+            break;
+        case SP_DEC_METASPACE:
+            rule.content = " ";
+            rule.content_bytes = 1;
+            replace_in(&rule, in->data, in->n_bytes, true, out);
+            break;
+        case SP_DEC_REPLACE:
+            replace_in(&rule, in->data, in->n_bytes, true, out);
+            break;
+        case SP_DEC_FUSE:
+        case SP_DEC_STRIP:
+        case SP_DEC_JOIN:
+            sp_buf_add(out, in->data, in->n_bytes);
+            break;
     }
-    ok = ok && sp_buf_add(out, now.data, now.n_bytes);
-    sp_buf_deinit(&now);
-    sp_buf_deinit(&next);
-    return ok;
+}
+
+/* Appends what one token contributes: the stages that look at single tokens. now and next are scratch. */
+static bool token_bytes(const sp_tokenizer *t, const char *text, size_t n_bytes, sp_buf *now, sp_buf *next,
+                        sp_buf *out) {
+    bool is_bytes = false;
+    sp_buf_clear(now);
+    bool ok = sp_buf_add(now, text, n_bytes);
+    for (size_t i = 0; ok && !is_bytes && i < t->n_decs && !t->decs[i].fused; i++) {
+        sp_buf_clear(next);
+        stage_on_token(&t->decs[i], now, next, &is_bytes);
+        ok = !next->failed && sp_buf_reserve(next, 0);
+        sp_buf swap = *now;
+        *now = *next;
+        *next = swap;
+    }
+    return ok && sp_buf_add(out, now->data, now->n_bytes);
 }
 
 bool sp_decode_prepare(sp_tokenizer *t, sp_error *err) {
     sp_vocab *v = &t->vocab;
-    sp_buf scratch = {0};
+    sp_buf scratch = {0}, now = {0}, next = {0};
     bool ok = true;
     v->raw = calloc(v->n_ids + 1, sizeof *v->raw);
     if (!v->raw) return sp_fail(err, SP_ERR_MEMORY, "no memory for %zu tokens", v->n_ids);
@@ -336,10 +353,12 @@ bool sp_decode_prepare(sp_tokenizer *t, sp_error *err) {
         if (t->bpe.byte_level && sp_bytes_of_text(text, n_bytes, &scratch) &&
             (!special || (scratch.n_bytes == n_bytes && memcmp(scratch.data, text, n_bytes) == 0)))
             v->flags[id] |= SP_TOK_BYTES;
-        ok = special ? sp_buf_add(&v->bytes, text, n_bytes) : token_bytes(t, text, n_bytes, &v->bytes);
+        ok = special ? sp_buf_add(&v->bytes, text, n_bytes) : token_bytes(t, text, n_bytes, &now, &next, &v->bytes);
         ok = ok && v->bytes.n_bytes < UINT32_MAX;
         v->raw[id] = (sp_slice){(uint32_t)at, (uint32_t)(v->bytes.n_bytes - at)};
     }
+    sp_buf_deinit(&now);
+    sp_buf_deinit(&next);
     sp_buf_deinit(&scratch);
     return ok || sp_fail(err, SP_ERR_MEMORY, "no memory for the bytes of %zu tokens", v->n_ids);
 }

@@ -97,7 +97,7 @@ static bool add_tokens(sp_tokenizer *t, const sp_tokenizer_gguf *src, sp_error *
     return sp_vocab_index_literal(&t->vocab, err);
 }
 
-/* Control and user-defined tokens are found in the text; longer ones first comes from the matcher. */
+/* Control and user-defined tokens are found in the text. */
 static bool match_tokens(sp_tokenizer *t, sp_error *err) {
     for (size_t id = 0; id < t->vocab.n_ids; id++) {
         sp_added_token token = {.id = (int32_t)id};
@@ -235,7 +235,8 @@ static bool set_special(sp_tokenizer *t, const char *name, int64_t id, sp_error 
     return true;
 }
 
-static bool surround(sp_tokenizer *t, bool add_bos, bool add_eos) {
+/* What add_special puts around a text. */
+static void surround(sp_tokenizer *t, bool add_bos, bool add_eos) {
     if (add_bos && t->bos_id >= 0) {
         t->prefix = SP_ARENA_NEW(&t->arena, int32_t);
         t->prefix[t->n_prefix++] = t->bos_id;
@@ -244,7 +245,6 @@ static bool surround(sp_tokenizer *t, bool add_bos, bool add_eos) {
         t->suffix = SP_ARENA_NEW(&t->arena, int32_t);
         t->suffix[t->n_suffix++] = t->eos_id;
     }
-    return true;
 }
 
 static bool setup(sp_tokenizer *t, const sp_tokenizer_gguf *src, sp_error *err) {
@@ -265,7 +265,8 @@ static bool setup(sp_tokenizer *t, const sp_tokenizer_gguf *src, sp_error *err) 
         !set_special(t, "unk_token", src->unk_id, err))
         return false;
     if (src->unk_id >= 0 && t->bpe.by_score) t->bpe.unk_id = (int32_t)src->unk_id;
-    return surround(t, add_bos, add_eos) && match_tokens(t, err) && sp_tokenizer_finish(t, err);
+    surround(t, add_bos, add_eos);
+    return match_tokens(t, err) && sp_tokenizer_finish(t, err);
 }
 
 sp_tokenizer *sp_tokenizer_open_gguf(const sp_tokenizer_gguf *src, sp_error *err) {
