@@ -13,10 +13,10 @@ enum { CACHE_LINE = 64, MAX_NAME_BYTES = 16 };
 
 typedef struct {
     const char *name;
-    uint32_t features;   /* of sp_cpu_features, all needed */
     const char *implied; /* disabling this ISA by name disables the row too; NULL: only its own name does */
     const sp_linear_isa *linear;
-    bool here; /* compiled for this architecture */
+    bool here;         /* compiled for this architecture */
+    uint32_t features; /* of sp_cpu_features, all needed */
 } isa_row;
 
 #if defined(__x86_64__)
@@ -28,12 +28,12 @@ typedef struct {
 #endif
 
 static const isa_row isas[] = {
-    {"amx", SP_CPU_AMX_BF16, NULL, ON_X86(sp_linear_amx)},
-    {"avx512bf16", SP_CPU_AVX512BF16, "avx512", ON_X86(sp_linear_avx512bf16)},
-    {"avx512", SP_CPU_AVX512, NULL, ON_X86(sp_linear_avx512)},
-    {"avx2", SP_CPU_AVX2, NULL, ON_X86(sp_linear_avx2)},
-    {"neon", SP_CPU_NEON, NULL, ON_ARM(sp_linear_neon)},
-    {"scalar", 0, NULL, &sp_linear_scalar, true},
+    {"amx", NULL, ON_X86(sp_linear_amx), SP_CPU_AMX_BF16},
+    {"avx512bf16", "avx512", ON_X86(sp_linear_avx512bf16), SP_CPU_AVX512BF16},
+    {"avx512", NULL, ON_X86(sp_linear_avx512), SP_CPU_AVX512},
+    {"avx2", NULL, ON_X86(sp_linear_avx2), SP_CPU_AVX2},
+    {"neon", NULL, ON_ARM(sp_linear_neon), SP_CPU_NEON},
+    {"scalar", NULL, &sp_linear_scalar, true, 0},
 };
 enum { N_ISAS = sizeof isas / sizeof *isas };
 

@@ -202,7 +202,12 @@ static void verdict(bool good, const char *isa, const char *what, const char *de
 }
 
 /* Equal bytes; any NaN equals any other, since a NaN's payload is the processor's affair. */
-static bool same(float a, float b) { return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b)); }
+static bool same(float a, float b) {
+    uint32_t bits[2];
+    memcpy(&bits[0], &a, sizeof a);
+    memcpy(&bits[1], &b, sizeof b);
+    return bits[0] == bits[1] || (isnan(a) && isnan(b));
+}
 
 /* y [n_tokens, ldy] before a guard page, its gaps filled with a mark that must stay. */
 static bool run_case(sp_device *device, const inputs *in, size_t ldy, bool two_jobs, char *detail,

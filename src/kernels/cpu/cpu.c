@@ -15,6 +15,8 @@ enum { DETECTED = 1u << 31 };
 /* arch/x86/include/uapi/asm/prctl.h */
 enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
 /* Bits of XCR0: SSE and AVX state; opmask and the upper zmm state; tile config and data. */
+/* cpuid leaf 7, edx; clang 14's cpuid.h lacks these */
+enum { EDX_AMX_BF16 = 1 << 22, EDX_AMX_TILE = 1 << 24 };
 enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xe6, XCR0_AMX = 0x60000 };
 
 static uint64_t xcr0(void) {
@@ -35,7 +37,7 @@ static uint32_t detect(void) {
         !has_all(b, bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL | bit_AVX512CD))
         return found;
     found |= SP_CPU_AVX512;
-    const bool tiles = has_all(d, bit_AMX_TILE | bit_AMX_BF16) && (saved & XCR0_AMX) == XCR0_AMX;
+    const bool tiles = has_all(d, EDX_AMX_TILE | EDX_AMX_BF16) && (saved & XCR0_AMX) == XCR0_AMX;
     if (tiles && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0) found |= SP_CPU_AMX_BF16;
     if (__get_cpuid_count(7, 1, &a, &b, &c, &d) && has_all(a, bit_AVX512BF16)) found |= SP_CPU_AVX512BF16;
     return found;
