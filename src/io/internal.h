@@ -10,7 +10,6 @@
 #include <sys/types.h>
 
 #include "io/ring.h"
-#include "io/source.h"
 #include "util/arena.h"
 
 /* One read of the system: a piece of an extent, and what is left of it after a short read. */

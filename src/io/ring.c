@@ -16,7 +16,7 @@
 
 /* DEPTH, REQUEST_BYTES: docs/decisions/002-direct-reads.md. MAX_PAUSE_SHIFT: the pause before a retry doubles from 1 ms
  * to 64 ms; a drive's driver has waited for seconds before it says EIO. */
-enum { DEPTH = 8, MAX_DEPTH = 1024, REQUEST_BYTES = 1 << 20, N_EXTENTS = 256, N_RETRIES = 4, MAX_PAUSE_SHIFT = 6 };
+enum { DEPTH = 4, MAX_DEPTH = 1024, REQUEST_BYTES = 8 << 20, N_EXTENTS = 256, N_RETRIES = 4, MAX_PAUSE_SHIFT = 6 };
 
 /* Failures that may pass. */
 static const int transient[] = {EIO, EAGAIN, ENOMEM, ETIMEDOUT, EBUSY};
@@ -210,6 +210,7 @@ void sp_ring_get_stats(sp_ring *ring, sp_ring_stats *stats) {
 
 size_t sp_ring_align_bytes(const sp_ring *ring) { return ring->align_bytes; }
 const char *sp_ring_describe(const sp_ring *ring) { return ring->description; }
+const sp_source *sp_ring_source(const sp_ring *ring, size_t i_file) { return &ring->sources[i_file]; }
 
 bool sp_ring_is_direct(const sp_ring *ring) {
     for (size_t i = 0; i < ring->n_sources; i++)

@@ -23,6 +23,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "io/source.h"
 #include "util/error.h"
 
 typedef struct sp_ring sp_ring;
@@ -41,8 +42,8 @@ typedef ssize_t sp_ring_tamper(void *ctx, size_t i_file, uint64_t offset_bytes, 
 typedef struct {
     sp_ring_backend backend;
     bool cached;          /* through the page cache, whose pages stay: for files that are read once and fit memory */
-    size_t depth;         /* requests in flight on a drive (that many threads); default 8, at most 1024 */
-    size_t request_bytes; /* a request at most; default 1 MiB, rounded up to the alignment */
+    size_t depth;         /* requests in flight on a drive (that many threads); default 4, at most 1024 */
+    size_t request_bytes; /* a request at most; default 8 MiB, rounded up to the alignment */
     size_t n_extents;     /* extents under way at most; default 256 */
     size_t n_retries;     /* of one request that failed; default 4 */
     sp_ring_tamper *tamper;
@@ -56,7 +57,8 @@ sp_ring *sp_ring_open(const char *const *paths, size_t n_paths, const sp_ring_op
 void sp_ring_close(sp_ring *ring);
 
 /* Starts the readers. `memory`, where most extents will land, is registered with the kernel if that is allowed, which
- * spares it looking up pages at every request; NULL: none. It must stay mapped until close. */
+ * spares it looking up pages at every request; NULL: none. It must stay mapped until close. Huge pages make the larger
+ * requests worth while: a drive takes so many pieces of memory at a time. */
 bool sp_ring_start(sp_ring *ring, void *memory, size_t memory_bytes, sp_error *err) SP_MUST_CHECK;
 
 size_t sp_ring_align_bytes(const sp_ring *ring); /* a power of two, the same for all files; 1: no widening */
@@ -98,8 +100,9 @@ typedef struct {
 } sp_ring_stats;
 void sp_ring_get_stats(sp_ring *ring, sp_ring_stats *stats); /* totals since start; any thread */
 
-/* How it reads, for people: "io_uring, 8 x 1048576 bytes, page cache bypassed". After start. */
+/* How it reads, for people: "io_uring, 4 x 8388608 bytes, page cache bypassed". After start. */
 const char *sp_ring_describe(const sp_ring *ring);
-bool sp_ring_is_direct(const sp_ring *ring); /* every file bypasses the page cache */
+const sp_source *sp_ring_source(const sp_ring *ring, size_t i_file); /* as it was at open */
+bool sp_ring_is_direct(const sp_ring *ring);                         /* every file bypasses the page cache */
 
 #endif
