@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "kernels/quant/f16.h"
 #include "kernels/vector.h"
 #include "util/clock.h"
 
@@ -153,11 +154,11 @@ static void line_attention(bench *b, size_t i_shape, size_t n_rows, size_t n_key
     size_t row_pages = sp_div_up(n_keys, SP_KV_PAGE_TOKENS), n_pages = row_pages * n_rows, n_tokens = n_rows * n_new;
     size_t page_bytes = sp_kv_page_bytes(b->device, k, e), kv_bytes = n_pages * page_bytes;
     float *q = new_floats(n_tokens * h * e), *out = new_floats(n_tokens * h * e);
-    sp_bf16 *kv =
+    uint16_t *kv =
         aligned_alloc(HUGE_BYTES, sp_round_up(kv_bytes, HUGE_BYTES)); /* scattered pages want few TLB entries */
     SP_CHECK(kv != NULL);
     madvise(kv, sp_round_up(kv_bytes, HUGE_BYTES), MADV_HUGEPAGE);
-    for (size_t i = 0; i < kv_bytes / 2; i++) kv[i] = sp_bf16_from_f32((float)(i * 7919 % 1009) * (2.0f / 1009) - 1.0f);
+    for (size_t i = 0; i < kv_bytes / 2; i++) kv[i] = sp_f16_from_f32((float)(i * 7919 % 1009) * (2.0f / 1009) - 1.0f);
     uint32_t *pages = new_bytes(n_pages * sizeof *pages);
     for (size_t i = 0; i < n_pages; i++) pages[i] = (uint32_t)(i % row_pages * n_rows + i / row_pages);
     sp_kv_span *spans = new_bytes(n_rows * sizeof *spans);

@@ -28,7 +28,6 @@ static size_t rope_length(const sp_arch *arch, size_t n_length) {
     size_t key = 0;
     for (size_t i = 0; i < arch->n_ropes; i++) {
         const sp_rope *rope = &arch->ropes[i];
-        if (rope->dynamic && n_length > rope->dynamic_base_pos) key = n_length;
         if (rope->switch_pos && n_length > rope->switch_pos) key = sp_max_size(key, rope->switch_pos + 1);
     }
     return key;
@@ -43,7 +42,7 @@ static void drop_pages(sp_engine *e, sp_seq *seq, size_t n_kept) {
     while (seq->n_pages > n_kept) sp_kv_drop(e->kv, seq->pages[--seq->n_pages]);
 }
 
-bool sp_engine_seq_open(sp_engine *e, size_t n_tokens_max, uint32_t *seq, sp_error *err) {
+bool sp_engine_seq_open(sp_engine *e, size_t n_prompt, size_t n_tokens_max, uint32_t *seq, sp_error *err) {
     size_t n_pages_max = sp_div_up(n_tokens_max, SP_KV_PAGE_TOKENS);
     if (n_pages_max > e->plan->kv_pages)
         return sp_fail(
@@ -55,7 +54,8 @@ bool sp_engine_seq_open(sp_engine *e, size_t n_tokens_max, uint32_t *seq, sp_err
     if (i == e->plan->rows) return sp_fail(err, SP_ERR_MEMORY, "rows in flight: all %zu are taken", e->plan->rows);
     uint32_t *pages = malloc(sp_max_size(1, n_pages_max) * sizeof *pages);
     SP_CHECK(pages != NULL);
-    e->seqs[i] = (sp_seq){.open = true, .n_tokens_max = n_tokens_max, .pages = pages, .n_pages_max = n_pages_max};
+    e->seqs[i] = (sp_seq){
+        .open = true, .n_prompt = n_prompt, .n_tokens_max = n_tokens_max, .pages = pages, .n_pages_max = n_pages_max};
     *seq = (uint32_t)i;
     return true;
 }
@@ -123,18 +123,23 @@ static bool check_spans(const sp_engine *e, const sp_span *spans, size_t n_spans
     return true;
 }
 
-/* cos and sin of a span's tokens, for every kind of layer. */
-static void fill_rope(sp_engine *e, const sp_seq *seq, const sp_kv_span *span) {
-    const sp_arch *arch = &e->model->arch;
-    for (size_t i = 0; i < arch->n_ropes; i++) {
-        size_t n_pairs = arch->ropes[i].n_dims / 2;
+/* cos and sin of a span's tokens for layers of one kind, run by run of tokens with the same frequencies. */
+static void fill_rope_kind(sp_engine *e, const sp_seq *seq, const sp_kv_span *span, size_t i_rope) {
+    const sp_rope *rope = &e->model->arch.ropes[i_rope];
+    size_t n_pairs = rope->n_dims / 2, n_run;
+    for (size_t i = 0; i < span->n_tokens; i += n_run) {
+        size_t pos = span->first_pos + i, to = (span->first_token + i) * n_pairs;
         float scale;
-        if (n_pairs == 0) continue;
-        sp_rope_inv_freq(&arch->ropes[i], seq->n_length, e->acts.inv_freq, &scale);
-        sp_rope_fill(e->acts.inv_freq, n_pairs, span->first_pos, span->n_tokens, scale,
-                     e->acts.rope_cos[i] + span->first_token * n_pairs,
-                     e->acts.rope_sin[i] + span->first_token * n_pairs);
+        n_run = sp_rope_run(rope, seq->n_prompt, pos, span->n_tokens - i);
+        sp_rope_inv_freq(rope, sp_rope_total(rope, seq->n_prompt, seq->n_length, pos), e->acts.inv_freq, &scale);
+        sp_rope_fill(e->acts.inv_freq, n_pairs, pos, n_run, scale, e->acts.rope_cos[i_rope] + to,
+                     e->acts.rope_sin[i_rope] + to);
     }
+}
+
+static void fill_rope(sp_engine *e, const sp_seq *seq, const sp_kv_span *span) {
+    for (size_t i = 0; i < e->model->arch.n_ropes; i++)
+        if (e->model->arch.ropes[i].n_dims) fill_rope_kind(e, seq, span, i);
 }
 
 /* Lays the spans out as tokens of the pass, and takes their pages. */

@@ -19,14 +19,16 @@ typedef struct sp_engine sp_engine;
 sp_engine *sp_engine_open(const sp_model *model, const sp_plan *plan, sp_device *device, sp_error *err) SP_MUST_CHECK;
 void sp_engine_close(sp_engine *engine);
 
-/* A row in flight. n_tokens_max is the greatest length (prompt + new tokens) the row can reach, a bound only. Fails
- * with SP_ERR_MEMORY when plan->rows are open already, or when that many tokens are more than all pages hold. */
-bool sp_engine_seq_open(sp_engine *engine, size_t n_tokens_max, uint32_t *seq, sp_error *err) SP_MUST_CHECK;
+/* A row in flight whose prompt has n_prompt tokens (dynamic rotary scaling asks for it). n_tokens_max is the greatest
+ * length (prompt + new tokens) the row can reach, a bound only. Fails with SP_ERR_MEMORY when plan->rows are open
+ * already, or when that many tokens are more than all pages hold. */
+bool sp_engine_seq_open(sp_engine *engine, size_t n_prompt, size_t n_tokens_max, uint32_t *seq,
+                        sp_error *err) SP_MUST_CHECK;
 void sp_engine_seq_close(sp_engine *engine, uint32_t seq);            /* gives its pages back */
 size_t sp_engine_seq_n_tokens(const sp_engine *engine, uint32_t seq); /* tokens in its cache */
 
 /* Says that the row's next logits will be those of its first n_length tokens (the prompt; then one more each step),
- * before the first span that leads to them. Some rotary scalings (dynamic, longrope) turn all of a row's positions by
+ * before the first span that leads to them. One rotary scaling (longrope) turns all of a row's positions by
  * its length: when that changes them, the cache is of no use any more and its pages are given back. Returns the tokens
  * still in the cache; the caller feeds the others, [that, n_length), in one pass or in several. For most models nothing
  * ever changes. */

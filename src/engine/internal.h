@@ -14,6 +14,7 @@
 typedef struct {
     bool open;
     size_t n_tokens;     /* in the cache */
+    size_t n_prompt;     /* tokens of its prompt */
     size_t n_tokens_max; /* bound */
     size_t n_length;     /* tokens of the row when its next logits are due: decides rotary frequencies */
     size_t rope_length;  /* rope_length() of the cache's content */

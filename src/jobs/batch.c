@@ -80,7 +80,10 @@ static bool admit(batch *b, sp_error *err) {
             b->waiting[b->n_waiting++] = row;
             return true;
         }
-        if (!sp_engine_seq_open(b->setup->engine, row->n_prompt + row->max_new, &row->seq, err)) {
+        /* A row that asks for more than there is memory for may still end early: it is refused when it gets there. */
+        size_t kv_tokens = b->setup->plan->kv_pages * SP_KV_PAGE_TOKENS;
+        size_t n_tokens_max = sp_min_size(row->n_prompt + row->max_new, kv_tokens);
+        if (!sp_engine_seq_open(b->setup->engine, row->n_prompt, n_tokens_max, &row->seq, err)) {
             sp_row_free(row);
             return false;
         }

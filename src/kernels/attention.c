@@ -83,14 +83,14 @@ static void turn_head(const store_job *job, const float *norm_w, size_t t, float
     if (rope) job->device->vector->rope(rope->cos + t * n_pairs, rope->sin + t * n_pairs, n_pairs, x);
 }
 
-/* k and v [E] into slot `slot` of a head's part of a page; its layout is in vector.h. */
-static void store_slot_bf16(const float *k, const float *v, size_t head_dim, size_t slot, void *page_head) {
-    sp_bf16 *keys = page_head;
-    sp_bf16 *values = (sp_bf16 *)(void *)((char *)page_head + sp_kv_value_offset(SP_MODE_BF16, head_dim));
-    size_t n_lanes = sp_kv_value_lanes(head_dim);
-    for (size_t i = 0; i < head_dim; i++)
-        keys[i / 2 * 2 * SP_KV_PAGE_TOKENS + 2 * slot + i % 2] = sp_bf16_from_f32(k[i]);
-    for (size_t i = 0; i < head_dim; i++) values[slot / 2 * 2 * n_lanes + 2 * i + slot % 2] = sp_bf16_from_f32(v[i]);
+/* k and v [E] into slot `slot` of a head's part of a page; its layout is in vector.h. halves: [E16] scratch. */
+static void store_slot_f16(const sp_vector_isa *vector, const float *k, const float *v, size_t head_dim, size_t slot,
+                           void *page_head, uint16_t *halves) {
+    uint16_t *keys = page_head;
+    uint16_t *values = (uint16_t *)(void *)((char *)page_head + sp_kv_value_offset(SP_MODE_BF16, head_dim));
+    vector->to_f16(k, head_dim, halves);
+    for (size_t i = 0; i < head_dim; i++) keys[i * SP_KV_PAGE_TOKENS + slot] = halves[i];
+    vector->to_f16(v, head_dim, values + slot * sp_kv_value_lanes(head_dim));
 }
 
 static void store_slot_fp32(const float *k, const float *v, size_t head_dim, size_t slot, void *page_head) {
@@ -106,6 +106,7 @@ static void store_unit(void *ctx, size_t i_task, size_t i_thread) {
     size_t head_dim = args->head_dim, page_bytes = sp_kv_page_bytes(job->device, args->n_kv_heads, head_dim);
     size_t head_bytes = sp_kv_head_bytes(job->device->mode, head_dim);
     float *row = job->device->scratch[i_thread], *copy = row + head_dim;
+    uint16_t *halves = (uint16_t *)(void *)(copy + head_dim);
     span_unit unit = unit_get(&job->units, i_task);
     for (size_t i = unit.first; i < unit.first + unit.n_tokens; i++) {
         size_t t = unit.span->first_token + i, pos = unit.span->first_pos + i, slot = pos % SP_KV_PAGE_TOKENS;
@@ -115,8 +116,11 @@ static void store_unit(void *ctx, size_t i_task, size_t i_thread) {
         for (size_t h = 0; h < args->n_kv_heads; h++, page += head_bytes) {
             memcpy(row, args->k + t * args->ldkv + h * head_dim, head_dim * sizeof *row);
             turn_head(job, args->k_norm, t, row, copy);
-            (job->device->mode == SP_MODE_BF16 ? store_slot_bf16 : store_slot_fp32)(
-                row, args->v + t * args->ldkv + h * head_dim, head_dim, slot, page);
+            const float *v = args->v + t * args->ldkv + h * head_dim;
+            if (job->device->mode == SP_MODE_BF16)
+                store_slot_f16(job->device->vector, row, v, head_dim, slot, page, halves);
+            else
+                store_slot_fp32(row, v, head_dim, slot, page);
         }
     }
 }
@@ -124,7 +128,7 @@ static void store_unit(void *ctx, size_t i_task, size_t i_thread) {
 void sp_op_rope_kv(sp_device *device, const sp_rope_kv_args *args) {
     assert(args->n_heads % args->n_kv_heads == 0);
     assert(!args->rope || (args->rope->n_dims % 2 == 0 && args->rope->n_dims <= args->head_dim));
-    size_t task_bytes = 2 * args->head_dim * sizeof(float);
+    size_t task_bytes = 2 * args->head_dim * sizeof(float) + sp_kv_value_lanes(args->head_dim) * sizeof(uint16_t);
     store_job job = {device, args, units_of(device, args->spans, args->n_spans, STORE_TOKENS_PER_TASK, task_bytes)};
     sp_pool_run(device->pool, n_units(&job.units), store_unit, &job);
 }

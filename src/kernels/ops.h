@@ -68,7 +68,7 @@ typedef struct {
 void sp_op_glu_pack(sp_device *device, const sp_glu *glu, void *packed);
 
 /* KV cache of one layer: pages of SP_KV_PAGE_TOKENS tokens, all kv heads of a page together, 64-byte aligned. What lies
- * in a page is the kernels' own (kernels/vector.h): elements are bf16 in bf16 mode, else fp32, in the order attention
+ * in a page is the kernels' own (kernels/vector.h): elements are fp16 in bf16 mode, else fp32, in the order attention
  * reads them. Slots that no token has been written to may hold anything. Scattered pages are read a fifth faster where
  * the array lies in huge pages (madvise). */
 enum { SP_KV_PAGE_TOKENS = 32 };

@@ -33,6 +33,8 @@ struct sp_vector_isa {
     const char *isa;
     /* x[i] = (x[i], rounded to bf16 in bf16 mode) * scale */
     void (*scale)(sp_mode mode, float scale, size_t n, float *x);
+    /* out[i] = x[i] as a half, beyond +-65504 that; zeros from n up to the next multiple of 16 */
+    void (*to_f16)(const float *x, size_t n, uint16_t *out);
     /* out = (x * (1 / sqrt(mean(x^2) + eps))) * w, or * (1 + w); out may be x */
     void (*norm)(const sp_norm *norm, const float *x, size_t d, float *out);
     /* out = act(gate) * up */
@@ -57,14 +59,13 @@ extern const sp_vector_isa sp_vector_avx2, sp_vector_avx512; /* need avx2 + fma;
 extern const sp_vector_isa sp_vector_neon;
 #endif
 
-/* A page's part of one kv head: K, then V, both in lanes of 16. K has a lane for each of the 32 tokens, V one for each
- * dim, padded to E16 = E rounded up to 16. bf16: pairs of the summed index side by side, K [ceil(E/2)][32][2] (dims 2i,
- * 2i + 1) and V [16][E16][2] (tokens 2i, 2i + 1), so that 64 bytes are 16 lanes of an even and an odd term. fp32: K
- * [E][32], V [32][E16]. Either way row i of the summed index starts at element i * n_lanes for even i. */
-static inline size_t sp_kv_elem_bytes(sp_mode mode) { return mode == SP_MODE_BF16 ? sizeof(sp_bf16) : sizeof(float); }
+/* A page's part of one kv head: K [E][32], a lane for each of the 32 tokens, then V [32][E16], a lane for each dim,
+ * padded to E16 = E rounded up to 16. Elements are halves (fp16) in bf16 mode, so that a line is 32 lanes, else fp32.
+ */
+static inline size_t sp_kv_elem_bytes(sp_mode mode) { return mode == SP_MODE_BF16 ? sizeof(uint16_t) : sizeof(float); }
 static inline size_t sp_kv_value_lanes(size_t head_dim) { return sp_round_up(head_dim, 16); }
 static inline size_t sp_kv_value_offset(sp_mode mode, size_t head_dim) {
-    return sp_round_up(head_dim, 2) * SP_KV_PAGE_TOKENS * sp_kv_elem_bytes(mode);
+    return head_dim * SP_KV_PAGE_TOKENS * sp_kv_elem_bytes(mode);
 }
 static inline size_t sp_kv_head_bytes(sp_mode mode, size_t head_dim) {
     return sp_kv_value_offset(mode, head_dim) +

@@ -147,6 +147,15 @@ static void fill_dynamic(const sp_rope *rope, size_t n_total, float *out) {
     for (size_t j = 0; j < rope->n_dims / 2; j++) out[j] = 1.0f / wave(theta, j, rope->n_exponent_dims);
 }
 
+size_t sp_rope_total(const sp_rope *rope, size_t n_prompt, size_t n_length, size_t pos) {
+    return rope->dynamic ? sp_max_size(n_prompt, pos + 1) : n_length;
+}
+
+size_t sp_rope_run(const sp_rope *rope, size_t n_prompt, size_t pos, size_t n_left) {
+    if (!rope->dynamic) return n_left;
+    return pos < n_prompt ? sp_min_size(n_left, n_prompt - pos) : 1;
+}
+
 void sp_rope_inv_freq(const sp_rope *rope, size_t n_total, float *inv_freq_out, float *scale_out) {
     bool is_long = rope->switch_pos && n_total > rope->switch_pos;
     *scale_out = is_long ? rope->scale_long : rope->scale;

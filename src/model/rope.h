@@ -5,16 +5,22 @@
  * model/realmath.h. Pure, thread-safe.
  *
  * **Length.** For `dynamic` and `longrope` the frequencies depend on the number of positions. What a row computes must
- * be a function of its tokens alone, however they are spread over passes: so the logits of a row's first n tokens are
- * those of one pass over these n tokens, all of them rotated by the frequencies of length n. When a row grows into a
- * length with other frequencies (longrope: past switch_pos, once; dynamic: every length past dynamic_base_pos), the
- * keys in its cache are void and it is prefilled again. docs/families.md compares this with other implementations. */
+ * be a function of the row alone, however its tokens are spread over passes, and what the reference generates:
+ *   dynamic:  a token at position p has the frequencies of length max(prompt, p + 1), whenever it is computed;
+ *   longrope: all tokens have the frequencies of the row's length; when a row outgrows switch_pos, once, the keys in
+ * its cache are void and it is prefilled again; others:   length does not matter. */
 #ifndef SPILL_MODEL_ROPE_H
 #define SPILL_MODEL_ROPE_H
 
 #include "model/arch.h"
 #include "model/config.h"
 #include "util/arena.h"
+
+/* The length that decides the frequencies of the token at position pos, in a row whose prompt has n_prompt tokens and
+ * whose next logits follow n_length tokens. */
+size_t sp_rope_total(const sp_rope *rope, size_t n_prompt, size_t n_length, size_t pos);
+/* How many of the n_left tokens from position pos on have the same frequencies; n_left for most models. */
+size_t sp_rope_run(const sp_rope *rope, size_t n_prompt, size_t pos, size_t n_left);
 
 /* inv_freq_out [n_dims/2] and the factor of cos and sin, for a row of n_total tokens. */
 void sp_rope_inv_freq(const sp_rope *rope, size_t n_total, float *inv_freq_out, float *scale_out);

@@ -148,7 +148,7 @@ static bool run(const char *path, const config *c, sp_mode mode, float **logits,
         rows[i] = make_row((c->reversed ? n_total - 1 - i : i) % N_PROMPTS, n_vocab);
     for (size_t i0 = 0; ok && i0 < n_total; i0 += c->n_rows) {
         for (size_t i = i0; ok && i < i0 + c->n_rows; i++)
-            ok = sp_engine_seq_open(r.engine, MAX_PROMPT + N_NEW, &rows[i].seq, err);
+            ok = sp_engine_seq_open(r.engine, rows[i].n_length, MAX_PROMPT + N_NEW, &rows[i].seq, err);
         for (bool busy = true; ok && busy;) {
             ok = pass(&r, rows + i0, c->n_rows, r.plan.pass_tokens, *logits, n_mismatches, err);
             busy = false;

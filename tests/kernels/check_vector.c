@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "bench/vector_bench.h"
+#include "kernels/quant/f16.h"
 #include "kernels/vector.h"
 #include "util/fpenv.h"
 
@@ -277,6 +278,31 @@ static void case_embed(sp_device *device, sink *s) {
     }
 }
 
+/* fp32 to halves: every half there and back, the middles between neighbours, numbers of every exponent. */
+static void case_halves(sp_device *device, sink *s) {
+    enum { N = 0x7c00 + 2048 };
+    guarded x = guarded_new(N);
+    uint16_t *out = calloc(N, sizeof *out);
+    SP_CHECK(out != NULL);
+    for (int sign = 0; sign <= 1; sign++) {
+        for (int step = 0; step <= 1; step++) { /* 1: half a unit above, a tie */
+            for (uint32_t h = 0; h < 0x7c00; h++) {
+                float exact = sp_f16_to_f32((uint16_t)h), next = sp_f16_to_f32((uint16_t)(h + 1 < 0x7c00 ? h + 1 : h));
+                x.at[h] = (sign ? -1.0f : 1.0f) * (step ? 0.5f * (exact + next) : exact);
+            }
+            for (size_t i = 0; i < 2048; i++) x.at[0x7c00 + i] = draw_wild(900 + (uint64_t)sign, i, 30.0f);
+            device->vector->to_f16(x.at, N, out);
+            for (uint32_t h = 0; h < 0x7c00; h++) {
+                uint32_t even = h + 1 < 0x7c00 ? h + (h & 1) : h, want = (step ? even : h) | (sign ? 0x8000u : 0);
+                put(s, out[h], (double)want, 1e-9);
+            }
+            for (size_t i = 0; i < 2048; i++) put_free(s, out[0x7c00 + i]);
+        }
+    }
+    free(out);
+    guarded_free(&x);
+}
+
 static void case_rope_fill(sp_device *device, sink *s) {
     (void)device;
     enum { N_PAIRS = 32, N_POSITIONS = 5 };
@@ -464,6 +490,11 @@ static void turn_plain(const attention_shape *shape, size_t pos, bool norm, doub
     }
 }
 
+/* As the cache keeps a number. */
+static double cached(const sp_device *device, double x) {
+    return device->mode == SP_MODE_BF16 ? (double)sp_f16_to_f32(sp_f16_from_f32((float)x)) : x;
+}
+
 /* Attention of one text in double, as defined: want [tokens, H*E]. */
 static void attend_plain(const sp_device *device, const attention_shape *shape, size_t text, double *want) {
     size_t e = shape->head_dim, group = shape->n_heads / shape->n_kv_heads, n = text_tokens[text];
@@ -477,7 +508,7 @@ static void attend_plain(const sp_device *device, const attention_shape *shape, 
                 double *to = which == 1 ? k[i] : v[i];
                 for (size_t j = 0; j < e; j++) to[j] = (double)row[h / group * e + j];
                 if (which == 1) turn_plain(shape, i, shape->norms, to);
-                for (size_t j = 0; j < e; j++) to[j] = rounded(device, to[j]);
+                for (size_t j = 0; j < e; j++) to[j] = cached(device, to[j]);
             }
         }
         for (size_t i = 0; i < n; i++) {
@@ -527,7 +558,7 @@ static void attention_case(sp_device *device, sink *s, const attention_shape *sh
         double *want = calloc(text_tokens[x] * width, sizeof *want);
         SP_CHECK(want != NULL);
         if (s->judge) attend_plain(device, shape, x, want);
-        /* bf16: rounding of k, v and p may fall the other way where double and fp32 differ; outputs are below 1 */
+        /* bf16: rounding of k, v and of the packed result may fall the other way where double and fp32 differ */
         double bound = device->mode == SP_MODE_BF16 ? 0x1p-7 : 2e-6;
         for (size_t i = 0; i < text_tokens[x] * width; i++) put(s, first[x][i], want[i], bound);
         free(want);
@@ -547,7 +578,7 @@ typedef struct {
 static const test_case plain_cases[] = {
     {"norm", case_norm, NULL},           {"edges", case_wild, NULL},    {"glu", case_glu, NULL},
     {"softcap", case_softcap, NULL},     {"logits", case_logits, NULL}, {"embed", case_embed, NULL},
-    {"rope_fill", case_rope_fill, NULL}, {"math", case_math, NULL},
+    {"rope_fill", case_rope_fill, NULL}, {"math", case_math, NULL},     {"halves", case_halves, NULL},
 };
 enum { N_PLAIN = COUNT(plain_cases), N_CASES = N_PLAIN + COUNT(shapes) };
 

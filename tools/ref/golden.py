@@ -1,9 +1,8 @@
 """What a golden file of tests/golden/families holds and how it is measured; used by the scripts beside it.
 
 The reference of a step is one forward pass over the whole sequence so far, without a cache, in fp32 with transformers' eager
-attention. Without a cache matters where RoPE depends on the sequence's length (dynamic, longrope): a pass sees all keys
-rotated for the length at hand, which makes the result a function of the token ids alone. transformers' own cached `generate`
-keeps the old rotations for `dynamic`; its difference is recorded as noise.generate and is no target.
+attention: what `generate` gives too, within noise.generate. Dynamic RoPE is the exception: there keys stay as they were rotated
+when the row was shorter, so its reference is the cached `generate` itself, and its other runs go step by step over a cache.
 
 The golden file's own noise, always over the reference's top-20 sets, teacher-forced on the reference's ids:
   sdpa                 transformers fp32 with sdpa attention
@@ -164,7 +163,24 @@ def all_logprobs(model, ids, first):
     return torch.log_softmax(logits.double(), dim=-1).numpy()
 
 
+def is_dynamic(model):
+    return getattr(model.model.rotary_emb, "rope_type", "default") == "dynamic"
+
+
+def cached_logprobs(model, prompt, tokens):
+    """What follows prompt + tokens[:n] for each n < len(tokens), step by step over a cache, as generate does."""
+    reset_rope(model)
+    rows, cache, feed = [], None, prompt
+    for token in tokens:
+        out = model(input_ids=torch.tensor([feed]), past_key_values=cache, use_cache=True)
+        rows.append(torch.log_softmax(out.logits[0, -1].double(), dim=-1).numpy())
+        cache, feed = out.past_key_values, [token]
+    return rows
+
+
 def greedy(model, prompt, n_steps):
+    if is_dynamic(model):
+        return generated(model, prompt, n_steps)
     ids, rows = list(prompt), []
     for _ in range(n_steps):
         rows.append(last_logprobs(model, ids))
@@ -173,6 +189,8 @@ def greedy(model, prompt, n_steps):
 
 
 def forced(model, prompt, tokens, one_pass):
+    if is_dynamic(model):
+        return cached_logprobs(model, prompt, tokens)
     if one_pass:
         return list(all_logprobs(model, prompt + tokens[:-1], len(prompt)))
     return [last_logprobs(model, prompt + tokens[:n]) for n in range(len(tokens))]
@@ -248,7 +266,7 @@ def versions():
 
 def write(name, model, body, **about):
     """One JSON object; each prompt is a line, so that a difference between two versions can be read."""
-    head = {"model": model, "reference": "transformers fp32, eager attention, whole sequence each step, no cache",
+    head = {"model": model, "reference": "transformers fp32, eager attention; whole sequence each step, no cache (dynamic RoPE: generate)",
             **about, "versions": versions()}
     OUT.mkdir(parents=True, exist_ok=True)
     dump = lambda v: json.dumps(v, separators=(",", ":"))

@@ -17,15 +17,15 @@
 
 /* chain[r][lane] += A[r] B[k + is_odd][lane], a pointing at A[0][k + is_odd]; k is even. What lies `ahead` bytes behind
  * the panel is fetched into L2, line by line as the panel is read. */
-LANES void add_terms(bool is_bf16, bool is_odd, int n_rows, int n_lanes, const float *restrict a, size_t lda,
+LANES void add_terms(bool is_f16, bool is_odd, int n_rows, int n_lanes, const float *restrict a, size_t lda,
                      const char *restrict b, size_t n_b, size_t k, ptrdiff_t ahead, v16 chain[TILE_ROWS][TILE_LANES]) {
     v16 term[TILE_LANES];
 #pragma GCC unroll 2
     for (int l = 0; l < n_lanes; l++) {
-        if (is_bf16) {
-            const sp_bf16 *pairs = (const sp_bf16 *)b + k * n_b + 32 * l;
-            if (!is_odd) __builtin_prefetch((const char *)pairs + ahead, 0, 2);
-            term[l] = is_odd ? v16_load_odd(pairs) : v16_load_even(pairs);
+        if (is_f16) { /* 32 of its lanes are a line */
+            const uint16_t *row = (const uint16_t *)b + (k + is_odd) * n_b + 16 * l;
+            if (l % 2 == 0) __builtin_prefetch((const char *)row + ahead, 0, 2);
+            term[l] = v16_load_f16(row);
         } else {
             const float *row = (const float *)b + (k + is_odd) * n_b + 16 * l;
             __builtin_prefetch((const char *)row + ahead, 0, 2);
@@ -42,7 +42,7 @@ LANES void add_terms(bool is_bf16, bool is_odd, int n_rows, int n_lanes, const f
 
 /* C[r][lane] (+)= A[r][0 .. n_k) . B[0 .. n_k)[lane] for n_rows x n_lanes v16, both constants after inlining. n_b is
  * the panel's width in lanes. rescale NULL: C starts at 0, else at C * rescale[r]. */
-LANES void product_tile(bool is_bf16, int n_rows, int n_lanes, const float *restrict a, size_t lda,
+LANES void product_tile(bool is_f16, int n_rows, int n_lanes, const float *restrict a, size_t lda,
                         const char *restrict b, size_t n_b, size_t n_k, ptrdiff_t ahead, const float *restrict rescale,
                         float *restrict c, size_t ldc) {
     for (size_t k0 = 0; k0 < n_k; k0 += 32) {
@@ -54,11 +54,11 @@ LANES void product_tile(bool is_bf16, int n_rows, int n_lanes, const float *rest
         }
         size_t k = k0, k1 = sp_min_size(k0 + 32, n_k);
         for (; k + 2 <= k1; k += 2) {
-            add_terms(is_bf16, false, n_rows, n_lanes, a + k, lda, b, n_b, k, ahead, e);
-            add_terms(is_bf16, true, n_rows, n_lanes, a + k + 1, lda, b, n_b, k, ahead, o);
+            add_terms(is_f16, false, n_rows, n_lanes, a + k, lda, b, n_b, k, ahead, e);
+            add_terms(is_f16, true, n_rows, n_lanes, a + k + 1, lda, b, n_b, k, ahead, o);
         }
         if (k < k1)
-            add_terms(is_bf16, false, n_rows, n_lanes, a + k, lda, b, n_b, k, ahead, e); /* without an odd partner */
+            add_terms(is_f16, false, n_rows, n_lanes, a + k, lda, b, n_b, k, ahead, e); /* without an odd partner */
 #pragma GCC unroll 8
         for (int r = 0; r < n_rows; r++) {
 #pragma GCC unroll 2
@@ -89,13 +89,13 @@ typedef struct {
 } product_args;
 
 /* One strip of n_lanes v16 from lane0 on, for rows [r0, r1) of at most TILE_ROWS. */
-LANES void product_strip(bool is_bf16, int n_lanes, const product_args *p, size_t r0, size_t r1, size_t lane0) {
+LANES void product_strip(bool is_f16, int n_lanes, const product_args *p, size_t r0, size_t r1, size_t lane0) {
     const float *a = p->a + r0 * p->lda, *rescale = p->rescale ? p->rescale + r0 : NULL;
-    const char *b = p->b + lane0 * (is_bf16 ? 2 * sizeof(sp_bf16) : sizeof(float));
+    const char *b = p->b + lane0 * (is_f16 ? sizeof(uint16_t) : sizeof(float));
     float *c = p->c + r0 * p->ldc + lane0;
-#define TILE(n)                                                                                        \
-    case n:                                                                                            \
-        product_tile(is_bf16, n, n_lanes, a, p->lda, b, p->n_b, p->n_k, p->ahead, rescale, c, p->ldc); \
+#define TILE(n)                                                                                       \
+    case n:                                                                                           \
+        product_tile(is_f16, n, n_lanes, a, p->lda, b, p->n_b, p->n_k, p->ahead, rescale, c, p->ldc); \
         break
     switch (r1 - r0) {
         TILE(1);
@@ -115,27 +115,27 @@ LANES void product_strip(bool is_bf16, int n_lanes, const product_args *p, size_
 }
 
 /* All rows x all lanes, rows in tiles of about equal height. */
-LANES void product(bool is_bf16, const product_args *p, size_t n_rows) {
+LANES void product(bool is_f16, const product_args *p, size_t n_rows) {
     size_t height = sp_div_up(n_rows, sp_div_up(n_rows, TILE_ROWS));
     for (size_t r = 0; r < n_rows; r += height) {
         size_t end = sp_min_size(r + height, n_rows), lane = 0;
         for (; lane + 16 * TILE_LANES <= p->n_b; lane += 16 * TILE_LANES)
-            product_strip(is_bf16, TILE_LANES, p, r, end, lane);
-        if (lane < p->n_b) product_strip(is_bf16, 1, p, r, end, lane);
+            product_strip(is_f16, TILE_LANES, p, r, end, lane);
+        if (lane < p->n_b) product_strip(is_f16, 1, p, r, end, lane);
     }
 }
 
-static void product_bf16(const product_args *p, size_t n_rows) { product(true, p, n_rows); }
+static void product_f16(const product_args *p, size_t n_rows) { product(true, p, n_rows); }
 static void product_fp32(const product_args *p, size_t n_rows) { product(false, p, n_rows); }
 static void product_in(sp_mode mode, const product_args *p, size_t n_rows) {
-    (mode == SP_MODE_BF16 ? product_bf16 : product_fp32)(p, n_rows);
+    (mode == SP_MODE_BF16 ? product_f16 : product_fp32)(p, n_rows);
 }
 
 /* Rows of the block, r = token * group + head, in the task's scratch. */
 typedef struct {
     size_t n;       /* R */
     size_t width;   /* E16 */
-    float *q;       /* [R, E16], fp32 in both modes: its rounding would double the scores' error */
+    float *q;       /* [R, E16], fp32 in both modes, as the weights below: only the cache is of 16 bits */
     float *s;       /* [2, R, 32] scores, then weights, of an even and an odd page */
     float *o;       /* [R, E16] */
     float *l;       /* [R, 16] sums of weights by lane */
@@ -222,12 +222,6 @@ LANES v16 v16_exp2_weight(v16 z) {
     return v16_if_lt(v16_set1(SP_EXP2_ZERO), z, p, v16_max(v16_set1(0.0f), z));
 }
 
-/* To 8 significant bits, a bf16: p c - (p c - p) with c = 2^16 + 1 rounds p to nearest (Veltkamp's splitting). */
-LANES v16 v16_split_bf16(v16 p) {
-    v16 scaled = v16_mul(p, v16_set1(65537.0f));
-    return v16_sub(scaled, v16_sub(scaled, p));
-}
-
 /* new_m = max(m, the page's greatest visible score). Scores of keys that are not visible become -inf. Returns whether
  * any row's has grown. */
 static bool greatest_scores(const sp_attention_task *task, const attention_rows *rows, const page_view *page) {
@@ -261,7 +255,7 @@ static bool greatest_scores(const sp_attention_task *task, const attention_rows 
     return grown;
 }
 
-/* Scores to weights. With u = to_log2: m = max(m, s u); p = 2^(s u - m), rounded to bf16 in bf16 mode;
+/* Scores to weights. With u = to_log2: m = max(m, s u); p = 2^(s u - m);
  * l = l * 2^(old m - m) + (p of keys 0-15 + p of keys 16-31), lane by lane. */
 static void softmax_page(const sp_attention_task *task, const attention_rows *rows, const page_view *page) {
     size_t r0 = page->t0 * task->group, r1 = page->t1 * task->group;
@@ -279,10 +273,6 @@ static void softmax_page(const sp_attention_task *task, const attention_rows *ro
         v16 minus_m = v16_set1(-rows->m[r]);
         v16 a = v16_exp2_weight(v16_fma(v16_load(s), unit, minus_m));
         v16 b = v16_exp2_weight(v16_fma(v16_load(s + 16), unit, minus_m));
-        if (task->mode == SP_MODE_BF16) {
-            a = v16_split_bf16(a);
-            b = v16_split_bf16(b);
-        }
         v16_store(s, a);
         v16_store(s + 16, b);
         v16_store(l, v16_add(v16_mul(v16_load(l), v16_set1(rows->rescale[r])), v16_add(a, b)));

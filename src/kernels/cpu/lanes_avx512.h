@@ -22,9 +22,12 @@ LANES v16 v16_load(const float *p) { return _mm512_loadu_ps(p); }
 LANES void v16_store(float *p, v16 a) { _mm512_storeu_ps(p, a); }
 LANES v16 v16_load_n(const float *p, size_t n) { return _mm512_maskz_loadu_ps(first_lanes(n), p); }
 LANES void v16_store_n(float *p, size_t n, v16 a) { _mm512_mask_storeu_ps(p, first_lanes(n), a); }
-LANES v16 v16_load_even(const sp_bf16 *p) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16)); }
-LANES v16 v16_load_odd(const sp_bf16 *p) {
-    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), int1((int32_t)0xffff0000u)));
+LANES v16 v16_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+LANES void v16_store_f16(uint16_t *p, v16 a) {
+    v16 most = v16_set1(65504.0f), least = v16_set1(-65504.0f);
+    a = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(most, a, _CMP_LT_OQ), a, most);
+    a = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, least, _CMP_LT_OQ), a, least);
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
 LANES v16 v16_add(v16 a, v16 b) { return _mm512_add_ps(a, b); }

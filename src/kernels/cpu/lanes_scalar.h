@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kernels/format.h"
+#include "kernels/quant/f16.h"
 
 #define LANES static __attribute__((noinline, unused)) /* inlined, calls of fmaf would fill a very large file */
 #define EACH_LANE _Pragma("GCC unroll 1") for (int j = 0; j < 16; j++)
@@ -50,17 +51,14 @@ LANES v16 v16_load_n(const float *p, size_t n) {
 LANES void v16_store_n(float *p, size_t n, v16 a) {
     for (size_t j = 0; j < n; j++) p[j] = a.lane[j];
 }
-/* 16 pairs of bf16: their first halves, their second halves. */
-LANES v16 v16_load_even(const sp_bf16 *p) {
+/* 16 halves (IEEE fp16), exactly. */
+LANES v16 v16_load_f16(const uint16_t *p) {
     v16 r;
-    EACH_LANE r.lane[j] = sp_bf16_to_f32(p[2 * j]);
+    EACH_LANE r.lane[j] = sp_f16_to_f32(p[j]);
     return r;
 }
-LANES v16 v16_load_odd(const sp_bf16 *p) {
-    v16 r;
-    EACH_LANE r.lane[j] = sp_bf16_to_f32(p[2 * j + 1]);
-    return r;
-}
+/* To nearest even, beyond the greatest half +-65504, NaN stays NaN. */
+LANES void v16_store_f16(uint16_t *p, v16 a) { EACH_LANE p[j] = sp_f16_from_f32(a.lane[j]); }
 
 LANES v16 v16_add(v16 a, v16 b) {
     EACH_LANE a.lane[j] += b.lane[j];

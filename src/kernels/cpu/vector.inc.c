@@ -44,6 +44,10 @@ static void scale(sp_mode mode, float factor, size_t n, float *x) {
     }
 }
 
+static void to_f16(const float *x, size_t n, uint16_t *out) {
+    for (size_t i = 0; i < n; i += 16) v16_store_f16(out + i, v16_load_n(x + i, sp_min_size(16, n - i)));
+}
+
 static void norm(const sp_norm *norm, const float *x, size_t d, float *out) {
     v16 zero = v16_set1(0.0f), sum[4] = {zero, zero, zero, zero};
     size_t i = 0;
@@ -146,6 +150,7 @@ static float softmax(const float *x, size_t n, float max, float inv_temperature,
 const sp_vector_isa VECTOR_ISA = {
     .isa = VECTOR_ISA_NAME,
     .scale = scale,
+    .to_f16 = to_f16,
     .norm = norm,
     .glu = glu,
     .softcap = softcap,

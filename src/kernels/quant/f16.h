@@ -27,6 +27,22 @@ static inline float sp_f16_to_f32(uint16_t half) {
     return value.f;
 }
 
+/* fp32 -> half, to nearest even; beyond the greatest half, infinities included, +-65504; NaN stays NaN (quiet). */
+static inline uint16_t sp_f16_from_f32(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
+    if (magnitude >= 0x477fe000u) return (uint16_t)(sign | 0x7bffu); /* 65504 */
+    if (magnitude >= 0x38800000u)                                    /* 2^-14: a normal half */
+        return (uint16_t)(sign | (magnitude + 0xfffu + (magnitude >> 13 & 1u) - (112u << 23)) >> 13);
+    const uint32_t exponent = magnitude >> 23;
+    if (exponent < 102) return (uint16_t)sign; /* below 2^-25, half of the least half */
+    const uint32_t shift = 126 - exponent, digits = (magnitude & 0x7fffffu) | 0x800000u;
+    const uint32_t half = digits >> shift, rest = digits & ((1u << shift) - 1u), middle = 1u << (shift - 1);
+    return (uint16_t)(sign | (half + (rest > middle || (rest == middle && (half & 1u)))));
+}
+
 static inline void decode_F16(const uint8_t *restrict block, float *restrict out) {
     uint16_t half;
     memcpy(&half, block, sizeof half);
