@@ -3,8 +3,9 @@
  * exp and tanh are the vector code's formulas (cpu/vector.inc.c) on one lane, the same operations in the same order.
  * log, sin and cos, needed once a row or once a pass, are computed in double and rounded once.
  *
- * Errors measured by check_vector --exhaustive: over all floats exp 1.013 ulp, tanh 1.332 ulp, log 0.5000 ulp (correctly
- * rounded but for near ties); sin and cos 0.5000 ulp for |x| < 2^25, then 6.6e-8 absolute to 2^30, 4.3e-5 to 2^40. */
+ * Errors measured by check_vector --exhaustive: over all floats exp 1.013 ulp, tanh 1.332 ulp, log 0.5000 ulp
+ * (correctly rounded but for near ties); sin and cos 0.5000 ulp for |x| < 2^25, then 6.6e-8 absolute to 2^30, 4.3e-5 to
+ * 2^40. */
 #include "kernels/math.h"
 
 #include <math.h>
