@@ -43,17 +43,19 @@ LANES void v16_store_n(float *p, size_t n, v16 a) {
     _mm256_maskstore_ps(p, lanes_below(n, 0), a.lo);
     _mm256_maskstore_ps(p + 8, lanes_below(n, 8), a.hi);
 }
-LANES v16 v16_load_even(const sp_bf16 *p) {
-    __m256i lo = _mm256_loadu_si256((const __m256i *)p), hi = _mm256_loadu_si256((const __m256i *)(p + 16));
-    return (v16){as_float(_mm256_slli_epi32(lo, 16)), as_float(_mm256_slli_epi32(hi, 16))};
+LANES v16 v16_load_f16(const uint16_t *p) {
+    return (v16){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),
+                 _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
 }
-LANES v16 v16_load_odd(const sp_bf16 *p) {
-    __asm__ volatile(
-        "" ::
-            : "memory"); /* load again: kept in registers since the even halves, accumulators would spill */
-    __m256i lo = _mm256_loadu_si256((const __m256i *)p), hi = _mm256_loadu_si256((const __m256i *)(p + 16));
-    __m256i high_half = int1((int32_t)0xffff0000u);
-    return (v16){as_float(_mm256_and_si256(lo, high_half)), as_float(_mm256_and_si256(hi, high_half))};
+LANES __m128i half_to_f16(__m256 a) {
+    __m256 most = _mm256_set1_ps(65504.0f), least = _mm256_set1_ps(-65504.0f);
+    a = _mm256_blendv_ps(a, most, _mm256_cmp_ps(most, a, _CMP_LT_OQ));
+    a = _mm256_blendv_ps(a, least, _mm256_cmp_ps(a, least, _CMP_LT_OQ));
+    return _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+LANES void v16_store_f16(uint16_t *p, v16 a) {
+    _mm_storeu_si128((__m128i *)p, half_to_f16(a.lo));
+    _mm_storeu_si128((__m128i *)(p + 8), half_to_f16(a.hi));
 }
 
 LANES v16 v16_add(v16 a, v16 b) { return (v16){_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }

@@ -51,16 +51,18 @@ LANES void v16_store_n(float *p, size_t n, v16 a) {
     v16_store(lane, a);
     memcpy(p, lane, n * sizeof *p);
 }
-LANES uint32x4_t load_pairs(const sp_bf16 *p, int i) { return vreinterpretq_u32_u16(vld1q_u16(p + 8 * i)); }
-LANES v16 v16_load_even(const sp_bf16 *p) {
+LANES v16 v16_load_f16(const uint16_t *p) {
     v16 r;
-    EACH_PART r.part[i] = as_float(vshlq_n_u32(load_pairs(p, i), 16));
+    EACH_PART r.part[i] = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i)));
     return r;
 }
-LANES v16 v16_load_odd(const sp_bf16 *p) {
-    v16 r;
-    EACH_PART r.part[i] = as_float(vandq_u32(load_pairs(p, i), vdupq_n_u32(0xffff0000u)));
-    return r;
+LANES void v16_store_f16(uint16_t *p, v16 a) {
+    float32x4_t most = vdupq_n_f32(65504.0f), least = vdupq_n_f32(-65504.0f);
+    EACH_PART {
+        float32x4_t x = vbslq_f32(vcltq_f32(most, a.part[i]), most, a.part[i]);
+        x = vbslq_f32(vcltq_f32(x, least), least, x);
+        vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(x)));
+    }
 }
 
 LANES v16 v16_add(v16 a, v16 b) {
