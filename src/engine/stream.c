@@ -1,43 +1,37 @@
-/* Readers and memory behind engine/stream.h.
+/* Places and order behind engine/stream.h; the reading itself is io/ring.h's.
  *
- * Work is given out in pieces of at most PIECE_BYTES, strictly in schedule order, under one lock; the reads themselves
- * run outside of it. `turn` counts the trips through the schedule. A pinned chunk is read in turn 0 only, into its
- * place of one mapping; any other chunk goes to slot (number of unpinned chunks before it, over all turns) mod n_slots,
- * once that slot's earlier chunk was released. A chunk has landed when none of its pieces is missing, so the engine
- * starts on the first matrices while the last are still on the drive, and readers run on into the next turn without a
- * stop. */
+ * Chunks are submitted strictly in schedule order by the engine's own thread: at open, and whenever a release frees
+ * slots. `turn` counts the trips through the schedule. A pinned chunk is read in turn 0 only, into its place of one
+ * mapping; any other chunk goes to slot (number of unpinned chunks before it, over all turns) mod n_slots, once that
+ * slot's earlier chunk was released. So the drives run on into the next turn without a stop, and the engine starts on
+ * the first matrices while the last are still on their way.
+ *
+ * Streamed models are read past the page cache, straight into the slots. A model that stays in memory is read once, so
+ * it may as well come out of the page cache, where an earlier run has left it. */
 #include "engine/stream.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "engine/schedule.h"
 #include "util/arena.h"
 #include "util/clock.h"
 #include "util/size.h"
 
-/* PIECE_BYTES: large enough that a lock and a system call are nothing beside it, small enough that two readers share
- * even a small model's first matrices. N_READERS: two keep a page-cached file ahead of the products, a drive wants
- * more. */
-enum { ALIGN = 64, PIECE_BYTES = 1 << 20, N_READERS = 4, HUGE_PAGE = 2 << 20 };
+/* CACHED_DEPTH: two threads keep copies out of the page cache ahead of the products, a drive below it wants more.
+ * CACHED_REQUEST_BYTES: small enough that they share even a small model's first matrices. */
+enum { ALIGN = 64, CACHED_DEPTH = 4, CACHED_REQUEST_BYTES = 1 << 20, HUGE_PAGE = 2 << 20 };
 
 typedef struct {
-    bool pinned;      /* else it goes through the ring */
-    size_t at_bytes;  /* pinned: its place, from base */
-    size_t n_missing; /* pinned: bytes not read yet */
+    bool pinned;     /* else it goes through the ring */
+    size_t at_bytes; /* pinned: its place, from base */
+    sp_ring_ticket ticket;
 } item;
 
 typedef struct {
-    size_t at_bytes;  /* its place, from base */
-    size_t n_missing; /* bytes of its chunk that are not read yet */
-    uint64_t number;  /* which unpinned chunk that is, counted over all turns */
+    size_t at_bytes; /* its place, from base */
+    sp_ring_ticket ticket;
 } slot;
 
 typedef struct {
@@ -45,102 +39,38 @@ typedef struct {
     uint64_t turn, n_unpinned; /* trips completed; unpinned chunks passed, over all turns */
 } cursor;
 
-typedef struct {
-    const sp_matrix *matrix;
-    uint64_t offset_bytes;
-    size_t n_bytes;
-    char *to;
-    size_t *n_missing;
-} piece;
-
 struct sp_stream {
     const sp_model *model;
     sp_arena arena;
     sp_schedule schedule;
-    int *fds; /* [n_files], n_fds open */
-    size_t n_fds;
+    sp_ring *ring;
+    size_t align_bytes; /* of the ring's reads */
 
     item *items; /* [n_extents] */
     slot *slots; /* [n_slots] */
     size_t n_slots;
+    size_t n_unpinned; /* items that go through the ring */
     void *mapping;
-    char *base; /* in the mapping, at a huge page: pinned matrices, the embedding, slots */
-    size_t mapped_bytes, memory_bytes;
+    char *base; /* in the mapping, at a huge page: pinned matrices, the embedding, slots, staged rows */
+    size_t mapped_bytes, memory_bytes, slots_at_bytes, slots_bytes;
 
     bool embed_kept; /* the embedding is in memory; a tied one is the head */
-    size_t embed_at_bytes, embed_missing, embed_next;
+    size_t embed_at_bytes;
+    sp_ring_ticket embed_ticket;
     bool embed_landed;
-    char *embed_staging; /* [n_embed_max, row_bytes] */
+    size_t staging_at_bytes, staged_row_bytes; /* rows of an embedding that is not there: [n_embed_max] */
+    sp_ring_ticket *staged;                    /* [n_embed_max] */
     size_t n_embed_max;
 
-    pthread_mutex_t lock;
-    pthread_cond_t landed, space;
-    cursor reading; /* next piece: that chunk's byte read_bytes */
-    size_t read_bytes;
-    bool reading_done;   /* nothing is left to read, ever */
-    cursor taking;       /* next chunk to take */
+    cursor submitting;   /* the next chunk to be read */
+    cursor taking;       /* the next chunk to be taken */
     uint64_t n_released; /* unpinned chunks released, over all turns */
-    sp_error error;      /* the first failure; stays */
-    bool stop;
-
     bool settled; /* every chunk is pinned and has landed, and the files were unchanged then: nothing can change any
                      more */
-    _Atomic uint64_t bytes_read;
     uint64_t wait_ns;
-    pthread_t *readers;
-    size_t n_readers;
 };
 
-/* ---- files ---- */
-
-static bool is_as_read(const sp_model_file *file, const struct stat *now) {
-    uint64_t mtime_ns = (uint64_t)now->st_mtim.tv_sec * 1000000000u + (uint64_t)now->st_mtim.tv_nsec;
-    return now->st_ino == file->inode && (uint64_t)now->st_size == file->n_bytes && mtime_ns == file->mtime_ns;
-}
-
-static bool open_files(sp_stream *s, sp_error *err) {
-    for (size_t i = 0; i < s->model->n_files; i++) {
-        const sp_model_file *file = &s->model->files[i];
-        int fd = open(file->path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0) return sp_fail_errno(err, "%s cannot be opened", file->path);
-        s->fds[s->n_fds++] = fd;
-    }
-    return true;
-}
-
-/* The files are what they were when their headers were read: those that are open, and those under their names. */
-static bool check_files(const sp_stream *s, sp_error *err) {
-    for (size_t i = 0; i < s->model->n_files; i++) {
-        const sp_model_file *file = &s->model->files[i];
-        struct stat held, named;
-        if (fstat(s->fds[i], &held) != 0) return sp_fail_errno(err, "%s: fstat", file->path);
-        if (stat(file->path, &named) != 0) return sp_fail_errno(err, "%s: the model's file is gone", file->path);
-        if (!is_as_read(file, &held) || !is_as_read(file, &named))
-            return sp_fail(err, SP_ERR_IO, "%s has changed since its header was read: start again", file->path);
-    }
-    return true;
-}
-
-static bool read_all(sp_stream *s, const sp_matrix *matrix, uint64_t offset_bytes, size_t n_bytes, char *to,
-                     sp_error *err) {
-    const char *path = s->model->files[matrix->i_file].path;
-    size_t n_done = 0;
-    while (n_done < n_bytes) {
-        ssize_t n = pread(s->fds[matrix->i_file], to + n_done, n_bytes - n_done, (off_t)(offset_bytes + n_done));
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0)
-            return sp_fail_errno(err, "%s: reading '%s' at byte %llu", path, matrix->name,
-                                 (unsigned long long)(offset_bytes + n_done));
-        if (n == 0)
-            return sp_fail(err, SP_ERR_IO, "%s ends inside '%s', at byte %llu: the file has shrunk", path, matrix->name,
-                           (unsigned long long)(offset_bytes + n_done));
-        n_done += (size_t)n;
-    }
-    atomic_fetch_add_explicit(&s->bytes_read, n_bytes, memory_order_relaxed);
-    return true;
-}
-
-/* ---- readers ---- */
+/* ---- submitting ---- */
 
 static void advance(const sp_stream *s, cursor *c) {
     if (!s->items[c->i_item].pinned) c->n_unpinned++;
@@ -149,91 +79,62 @@ static void advance(const sp_stream *s, cursor *c) {
     c->turn++;
 }
 
-/* Moves `reading` to the next chunk that has to be read; false when its slot is still in use. */
-static bool find_chunk(sp_stream *s) {
-    while (s->reading.turn > 0 && s->items[s->reading.i_item].pinned) advance(s, &s->reading);
-    if (s->items[s->reading.i_item].pinned || s->read_bytes > 0) return true;
-    uint64_t number = s->reading.n_unpinned;
-    if (number >= s->n_released + s->n_slots) return false;
-    slot *to = &s->slots[number % s->n_slots];
-    to->number = number;
-    to->n_missing = sp_extent_bytes(&s->schedule.extents[s->reading.i_item]);
-    return true;
+static sp_ring_ticket read_part(sp_stream *s, const sp_matrix *matrix, uint64_t offset_bytes, size_t n_bytes,
+                                size_t at_bytes, bool urgent) {
+    sp_ring_extent extent = {matrix->i_file, offset_bytes, n_bytes, s->base + at_bytes, urgent};
+    return sp_ring_submit(s->ring, &extent);
 }
 
-/* Cuts the next piece off the schedule, then off an embedding that is kept beside the head. */
-static bool next_piece(sp_stream *s, piece *p) {
-    if (!s->reading_done && find_chunk(s)) {
-        const sp_extent *extent = &s->schedule.extents[s->reading.i_item];
-        item *it = &s->items[s->reading.i_item];
-        slot *ring = it->pinned ? NULL : &s->slots[s->reading.n_unpinned % s->n_slots];
-        size_t n_bytes = sp_min_size(PIECE_BYTES, sp_extent_bytes(extent) - s->read_bytes);
-        *p = (piece){extent->matrix, sp_extent_offset(extent) + s->read_bytes, n_bytes,
-                     s->base + (ring ? ring->at_bytes : it->at_bytes) + s->read_bytes,
-                     ring ? &ring->n_missing : &it->n_missing};
-        s->read_bytes += n_bytes;
-        if (s->read_bytes < sp_extent_bytes(extent)) return true;
-        s->read_bytes = 0;
-        advance(s, &s->reading);
-        s->reading_done = s->n_slots == 0 && s->reading.turn > 0;
-        return true;
-    }
-    const sp_matrix *embed = &s->model->embed;
-    if (!s->embed_kept || s->model->arch.tied_head) return false;
-    size_t n_bytes = sp_min_size(PIECE_BYTES, embed->n_rows * embed->row_bytes - s->embed_next);
-    if (n_bytes == 0) return false;
-    *p = (piece){embed, embed->offset_bytes + s->embed_next, n_bytes, s->base + s->embed_at_bytes + s->embed_next,
-                 &s->embed_missing};
-    s->embed_next += n_bytes;
-    return true;
+/* Where a chunk's first byte lands in a slot. */
+static size_t place_in_slot(const sp_stream *s, const slot *to, const sp_extent *extent) {
+    return to->at_bytes + sp_ring_lead_bytes(s->align_bytes, sp_extent_offset(extent));
 }
 
-static void *reader_main(void *argument) {
-    sp_stream *s = argument;
-    pthread_mutex_lock(&s->lock);
-    while (!s->stop && s->error.code == SP_OK) {
-        piece p;
-        if (!next_piece(s, &p)) {
-            if (s->reading_done) break;
-            pthread_cond_wait(&s->space, &s->lock);
-            continue;
-        }
-        pthread_mutex_unlock(&s->lock);
-        sp_error err = {0};
-        bool ok = read_all(s, p.matrix, p.offset_bytes, p.n_bytes, p.to, &err);
-        pthread_mutex_lock(&s->lock);
-        if (!ok && s->error.code == SP_OK) s->error = err;
-        if (ok) *p.n_missing -= p.n_bytes;
-        if (!ok || *p.n_missing == 0) pthread_cond_broadcast(&s->landed);
+/* Submits all chunks that have a place now. */
+static void submit_chunks(sp_stream *s) {
+    for (;;) {
+        cursor *next = &s->submitting;
+        if (next->turn > 0 && s->n_unpinned == 0) return;
+        while (next->turn > 0 && s->items[next->i_item].pinned) advance(s, next);
+        item *it = &s->items[next->i_item];
+        const sp_extent *extent = &s->schedule.extents[next->i_item];
+        if (!it->pinned && next->n_unpinned >= s->n_released + s->n_slots) return;
+        slot *to = it->pinned ? NULL : &s->slots[next->n_unpinned % s->n_slots];
+        size_t at_bytes = to ? place_in_slot(s, to, extent) : it->at_bytes;
+        *(to ? &to->ticket : &it->ticket) =
+            read_part(s, extent->matrix, sp_extent_offset(extent), sp_extent_bytes(extent), at_bytes, false);
+        advance(s, next);
     }
-    pthread_mutex_unlock(&s->lock);
-    return NULL;
 }
 
 /* ---- taking ---- */
 
-static bool has_landed(const sp_stream *s, const cursor *c) {
-    const item *it = &s->items[c->i_item];
-    if (it->pinned) return it->n_missing == 0;
-    const slot *ring = &s->slots[c->n_unpinned % s->n_slots];
-    return ring->number == c->n_unpinned && ring->n_missing == 0;
+static bool is_submitted(const sp_stream *s, const cursor *c) {
+    const cursor *next = &s->submitting;
+    return c->turn < next->turn || (c->turn == next->turn && c->i_item < next->i_item);
 }
 
-/* Waits for the chunk under `taking`; the lock is held. */
-static bool wait_landed(sp_stream *s, sp_error *err) {
-    if (!has_landed(s, &s->taking) && s->error.code == SP_OK) {
-        uint64_t start_ns = sp_clock_ns();
-        while (!has_landed(s, &s->taking) && s->error.code == SP_OK) pthread_cond_wait(&s->landed, &s->lock);
-        s->wait_ns += sp_clock_ns() - start_ns;
-    }
-    if (s->error.code != SP_OK) *err = s->error;
-    return s->error.code == SP_OK;
+static sp_ring_ticket ticket_at(const sp_stream *s, const cursor *c) {
+    const item *it = &s->items[c->i_item];
+    return it->pinned ? it->ticket : s->slots[c->n_unpinned % s->n_slots].ticket;
+}
+
+static bool has_landed(const sp_stream *s, const cursor *c) {
+    return is_submitted(s, c) && sp_ring_landed(s->ring, ticket_at(s, c));
+}
+
+static bool wait_for(sp_stream *s, sp_ring_ticket ticket, sp_error *err) {
+    if (sp_ring_landed(s->ring, ticket)) return true;
+    uint64_t start_ns = sp_clock_ns();
+    bool landed = sp_ring_wait(s->ring, ticket, err);
+    s->wait_ns += sp_clock_ns() - start_ns;
+    return landed;
 }
 
 static sp_chunk chunk_at(const sp_stream *s, const cursor *c) {
     const sp_extent *extent = &s->schedule.extents[c->i_item];
     const item *it = &s->items[c->i_item];
-    size_t at_bytes = it->pinned ? it->at_bytes : s->slots[c->n_unpinned % s->n_slots].at_bytes;
+    size_t at_bytes = it->pinned ? it->at_bytes : place_in_slot(s, &s->slots[c->n_unpinned % s->n_slots], extent);
     return (sp_chunk){s->base + at_bytes, extent->matrix, extent->weight,
                       extent->i_layer,    extent->row0,   extent->n_rows};
 }
@@ -250,19 +151,15 @@ static size_t take_run(sp_stream *s, sp_chunk *chunks) {
 }
 
 size_t sp_stream_take(sp_stream *s, sp_chunk chunks[SP_STREAM_TAKE], sp_error *err) {
-    if (s->settled) return take_run(s, chunks);
-    pthread_mutex_lock(&s->lock);
-    size_t n = wait_landed(s, err) ? take_run(s, chunks) : 0;
-    pthread_mutex_unlock(&s->lock);
-    return n;
+    assert(is_submitted(s, &s->taking) || s->settled);
+    if (!s->settled && !wait_for(s, ticket_at(s, &s->taking), err)) return 0;
+    return take_run(s, chunks);
 }
 
 void sp_stream_release(sp_stream *s) {
     if (s->n_released == s->taking.n_unpinned) return;
-    pthread_mutex_lock(&s->lock);
     s->n_released = s->taking.n_unpinned;
-    pthread_cond_broadcast(&s->space);
-    pthread_mutex_unlock(&s->lock);
+    submit_chunks(s);
 }
 
 /* Takes and releases what is left of the ring's turn. */
@@ -275,23 +172,18 @@ static bool pass_over(sp_stream *s, sp_error *err) {
     return true;
 }
 
-/* Everything is pinned: whether all of it is there. */
-static bool all_landed(sp_stream *s, bool *landed, sp_error *err) {
-    pthread_mutex_lock(&s->lock);
-    *landed = s->reading_done;
-    for (size_t i = 0; *landed && i < s->schedule.n_extents; i++) *landed = s->items[i].n_missing == 0;
-    bool ok = s->error.code == SP_OK;
-    if (!ok) *err = s->error;
-    pthread_mutex_unlock(&s->lock);
-    return ok;
+static bool all_landed(const sp_stream *s) {
+    for (size_t i = 0; i < s->schedule.n_extents; i++)
+        if (!sp_ring_landed(s->ring, s->items[i].ticket)) return false;
+    return true;
 }
 
 bool sp_stream_end_pass(sp_stream *s, sp_error *err) {
-    if (s->n_slots > 0) return pass_over(s, err) && check_files(s, err);
-    s->taking = (cursor){.turn = s->taking.turn + 1};
+    if (s->n_unpinned > 0) return pass_over(s, err) && sp_ring_check_files(s->ring, err);
+    s->taking = (cursor){0};
     if (s->settled) return true;
-    bool landed = false;
-    if (!all_landed(s, &landed, err) || !check_files(s, err)) return false;
+    bool landed = all_landed(s); /* before the files are looked at: what has landed came out of these */
+    if (!sp_ring_check_files(s->ring, err)) return false;
     s->settled = landed;
     return true;
 }
@@ -300,66 +192,78 @@ bool sp_stream_end_pass(sp_stream *s, sp_error *err) {
 
 static bool is_embed_landed(sp_stream *s) {
     if (!s->embed_kept || s->embed_landed) return s->embed_kept;
-    pthread_mutex_lock(&s->lock);
-    bool landed = s->embed_missing == 0;
+    bool landed = true;
+    if (!s->model->arch.tied_head) landed = sp_ring_landed(s->ring, s->embed_ticket);
     for (size_t i = s->schedule.n_extents; landed && s->model->arch.tied_head && i-- > 0;) {
         if (s->schedule.extents[i].weight != SP_WEIGHT_HEAD) break;
-        landed = s->items[i].n_missing == 0;
+        landed = sp_ring_landed(s->ring, s->items[i].ticket);
     }
-    pthread_mutex_unlock(&s->lock);
     s->embed_landed = landed;
     return landed;
 }
 
+/* Rows that are not in memory are read ahead of all chunks: the whole pass waits for them. */
 bool sp_stream_embed(sp_stream *s, const int32_t *ids, size_t n_ids, const void **rows, sp_error *err) {
     assert(n_ids <= s->n_embed_max);
     const sp_matrix *embed = &s->model->embed;
     bool in_memory = is_embed_landed(s);
     for (size_t i = 0; i < n_ids; i++) {
         size_t row_offset = (size_t)ids[i] * embed->row_bytes;
-        char *staged = s->embed_staging + i * embed->row_bytes;
-        rows[i] = in_memory ? s->base + s->embed_at_bytes + row_offset : staged;
-        if (!in_memory && !read_all(s, embed, embed->offset_bytes + row_offset, embed->row_bytes, staged, err))
-            return false;
+        uint64_t offset = embed->offset_bytes + row_offset;
+        size_t at_bytes =
+            in_memory ? s->embed_at_bytes + row_offset
+                      : s->staging_at_bytes + i * s->staged_row_bytes + sp_ring_lead_bytes(s->align_bytes, offset);
+        rows[i] = s->base + at_bytes;
+        if (!in_memory) s->staged[i] = read_part(s, embed, offset, embed->row_bytes, at_bytes, true);
     }
+    for (size_t i = 0; i < n_ids && !in_memory; i++)
+        if (!wait_for(s, s->staged[i], err)) return false;
     return true;
 }
 
 /* ---- open, close ---- */
 
+/* A place for n_bytes of the file from offset_bytes on, behind *end_bytes, which moves on. */
+static size_t place(const sp_stream *s, size_t *end_bytes, uint64_t offset_bytes, size_t n_bytes) {
+    size_t unit_bytes = sp_max_size(ALIGN, s->align_bytes);
+    size_t at_bytes = sp_round_up(*end_bytes, unit_bytes) + sp_ring_lead_bytes(s->align_bytes, offset_bytes);
+    *end_bytes = sp_round_up(at_bytes + n_bytes, unit_bytes);
+    return at_bytes;
+}
+
 /* Places pinned matrices one after the other in schedule order; returns the bytes they take. */
 static size_t place_pinned(sp_stream *s) {
-    size_t at_bytes = 0, places[SP_WEIGHT_COUNT] = {0};
+    size_t end_bytes = 0, places[SP_WEIGHT_COUNT] = {0};
     const sp_matrix *placed[SP_WEIGHT_COUNT] = {0};
     for (size_t i = 0; i < s->schedule.n_extents; i++) {
         const sp_extent *extent = &s->schedule.extents[i];
         const sp_matrix *matrix = extent->matrix;
         if (placed[extent->weight] != matrix) {
             placed[extent->weight] = matrix;
-            places[extent->weight] = at_bytes;
-            at_bytes += sp_round_up(matrix->n_rows * matrix->row_bytes, ALIGN);
+            places[extent->weight] = place(s, &end_bytes, matrix->offset_bytes, matrix->n_rows * matrix->row_bytes);
         }
-        s->items[i] = (item){true, places[extent->weight] + extent->row0 * matrix->row_bytes, sp_extent_bytes(extent)};
+        s->items[i] = (item){.pinned = true, .at_bytes = places[extent->weight] + extent->row0 * matrix->row_bytes};
     }
     s->embed_at_bytes = places[SP_WEIGHT_HEAD];
-    return at_bytes;
+    return end_bytes;
 }
 
-/* Gives every pinned matrix, the embedding and every slot its place; returns the bytes they take. */
+/* Gives every pinned matrix, the embedding, every slot and staged row its place; returns the bytes they take. */
 static size_t lay_out(sp_stream *s, bool keep_embed) {
-    size_t at_bytes = s->n_slots == 0 ? place_pinned(s) : 0;
+    size_t end_bytes = s->n_slots == 0 ? place_pinned(s) : 0;
+    const sp_matrix *embed = &s->model->embed;
     bool tied = s->model->arch.tied_head;
+    s->n_unpinned = s->n_slots == 0 ? 0 : s->schedule.n_extents;
     s->embed_kept = tied ? s->n_slots == 0 : keep_embed;
-    if (s->embed_kept && !tied) {
-        s->embed_at_bytes = at_bytes;
-        s->embed_missing = s->model->embed.n_rows * s->model->embed.row_bytes;
-        at_bytes += sp_round_up(s->embed_missing, ALIGN);
-    }
-    for (size_t i = 0; i < s->n_slots; i++) {
-        s->slots[i] = (slot){at_bytes, 0, UINT64_MAX};
-        at_bytes += sp_round_up(s->schedule.max_bytes, ALIGN);
-    }
-    return at_bytes;
+    if (s->embed_kept && !tied)
+        s->embed_at_bytes = place(s, &end_bytes, embed->offset_bytes, embed->n_rows * embed->row_bytes);
+    size_t slot_bytes = sp_round_up(sp_ring_room_bytes(s->align_bytes, s->schedule.max_bytes), ALIGN);
+    s->slots_at_bytes = end_bytes;
+    s->slots_bytes = s->n_slots * slot_bytes;
+    for (size_t i = 0; i < s->n_slots; i++) s->slots[i].at_bytes = s->slots_at_bytes + i * slot_bytes;
+    s->staging_at_bytes = s->slots_at_bytes + s->slots_bytes;
+    s->staged_row_bytes = sp_round_up(sp_ring_room_bytes(s->align_bytes, embed->row_bytes), ALIGN);
+    return s->staging_at_bytes + s->n_embed_max * s->staged_row_bytes;
 }
 
 static bool map_memory(sp_stream *s, bool keep_embed, sp_error *err) {
@@ -375,16 +279,43 @@ static bool map_memory(sp_stream *s, bool keep_embed, sp_error *err) {
     return true;
 }
 
-static bool start_readers(sp_stream *s, size_t n_readers, sp_error *err) {
-    s->readers = SP_ARENA_ARRAY(&s->arena, pthread_t, n_readers);
-    for (size_t i = 0; i < n_readers; i++) {
-        int failed = pthread_create(&s->readers[i], NULL, reader_main, s);
-        if (failed) {
-            errno = failed;
-            return sp_fail_errno(err, "reader thread %zu of %zu cannot be started", i + 1, n_readers);
-        }
-        s->n_readers++;
+/* The files are those whose headers were read. */
+static bool check_identity(const sp_stream *s, sp_error *err) {
+    for (size_t i = 0; i < s->model->n_files; i++) {
+        const sp_model_file *file = &s->model->files[i];
+        const struct stat *now = &sp_ring_source(s->ring, i)->as_opened;
+        uint64_t mtime_ns = (uint64_t)now->st_mtim.tv_sec * 1000000000u + (uint64_t)now->st_mtim.tv_nsec;
+        if ((uint64_t)now->st_size != file->n_bytes || now->st_ino != file->inode || mtime_ns != file->mtime_ns)
+            return sp_fail(err, SP_ERR_IO, "%s (%lld bytes) has changed since its header was read (%llu bytes)",
+                           file->path, (long long)now->st_size, (unsigned long long)file->n_bytes);
     }
+    return true;
+}
+
+static bool open_ring(sp_stream *s, const sp_stream_options *options, sp_error *err) {
+    const char **paths = SP_ARENA_ARRAY(&s->arena, const char *, s->model->n_files);
+    for (size_t i = 0; i < s->model->n_files; i++) paths[i] = s->model->files[i].path;
+    sp_ring_options ring = {.backend = options->backend,
+                            .cached = s->n_slots == 0,
+                            .depth = options->depth,
+                            .request_bytes = options->request_bytes,
+                            .n_extents = s->schedule.n_extents + s->n_slots + s->n_embed_max + 1};
+    if (ring.cached && ring.depth == 0) ring.depth = CACHED_DEPTH;
+    if (ring.cached && ring.request_bytes == 0) ring.request_bytes = CACHED_REQUEST_BYTES;
+    s->ring = sp_ring_open(paths, s->model->n_files, &ring, err);
+    if (!s->ring) return false;
+    s->align_bytes = sp_ring_align_bytes(s->ring);
+    return check_identity(s, err);
+}
+
+static bool start(sp_stream *s, sp_error *err) {
+    void *slots = s->n_slots > 0 ? s->base + s->slots_at_bytes : NULL;
+    if (!sp_ring_start(s->ring, slots, s->slots_bytes, err)) return false;
+    submit_chunks(s);
+    const sp_matrix *embed = &s->model->embed;
+    if (s->embed_kept && !s->model->arch.tied_head)
+        s->embed_ticket =
+            read_part(s, embed, embed->offset_bytes, embed->n_rows * embed->row_bytes, s->embed_at_bytes, false);
     return true;
 }
 
@@ -393,39 +324,30 @@ sp_stream *sp_stream_open(const sp_model *model, const sp_stream_options *option
     sp_stream *s = SP_ARENA_NEW(&arena, sp_stream);
     s->model = model;
     sp_schedule_build(model, options->chunk_bytes, options->ffn_block, &arena, &s->schedule);
-    s->fds = SP_ARENA_ARRAY(&arena, int, model->n_files);
     s->items = SP_ARENA_ARRAY(&arena, item, s->schedule.n_extents);
     s->slots = SP_ARENA_ARRAY(&arena, slot, sp_max_size(1, options->n_slots));
     s->n_slots = options->n_slots;
     s->n_embed_max = options->n_embed_max;
-    s->embed_staging = SP_ARENA_ARRAY(&arena, char, options->n_embed_max * model->embed.row_bytes);
+    s->staged = SP_ARENA_ARRAY(&arena, sp_ring_ticket, sp_max_size(1, options->n_embed_max));
     s->arena = arena;
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->landed, NULL);
-    pthread_cond_init(&s->space, NULL);
-    if (open_files(s, err) && check_files(s, err) && map_memory(s, options->keep_embed, err) &&
-        start_readers(s, options->n_readers ? options->n_readers : N_READERS, err))
-        return s;
+    if (open_ring(s, options, err) && map_memory(s, options->keep_embed, err) && start(s, err)) return s;
     sp_stream_close(s);
     return NULL;
 }
 
 void sp_stream_close(sp_stream *s) {
     if (!s) return;
-    pthread_mutex_lock(&s->lock);
-    s->stop = true;
-    pthread_cond_broadcast(&s->space);
-    pthread_mutex_unlock(&s->lock);
-    for (size_t i = 0; i < s->n_readers; i++) pthread_join(s->readers[i], NULL);
-    pthread_mutex_destroy(&s->lock);
-    pthread_cond_destroy(&s->landed);
-    pthread_cond_destroy(&s->space);
+    sp_ring_close(s->ring); /* first: it writes into the mapping */
     if (s->mapping) munmap(s->mapping, s->mapped_bytes);
-    for (size_t i = 0; i < s->n_fds; i++) close(s->fds[i]);
     sp_arena arena = s->arena;
     sp_arena_deinit(&arena);
 }
 
-uint64_t sp_stream_bytes_read(const sp_stream *s) { return atomic_load_explicit(&s->bytes_read, memory_order_relaxed); }
+uint64_t sp_stream_bytes_read(const sp_stream *s) {
+    sp_ring_stats stats;
+    sp_ring_get_stats(s->ring, &stats);
+    return stats.bytes_wanted;
+}
+
 uint64_t sp_stream_wait_ns(const sp_stream *s) { return s->wait_ns; }
 size_t sp_stream_memory_bytes(const sp_stream *s) { return s->memory_bytes; }

@@ -1,18 +1,19 @@
 /* The weights' stream: hands every matrix of the model to the engine, in the order in which a pass needs them.
  *
  * That order is known for ever and cyclic: per layer q, k, v; o; gate and up by blocks of rows; down; then the head.
- * What is handed out are chunks, runs of whole rows of one matrix. Reader threads run ahead of the engine; where a
- * chunk lies is this module's affair: pinned (read once, kept) or in a ring of slots (read again every pass). The
+ * What is handed out are chunks, runs of whole rows of one matrix. Reads (io/ring.h) run ahead of the engine; where
+ * a chunk lies is this module's affair: pinned (read once, kept) or in a ring of slots (read again every pass). The
  * engine's results do not depend on where matrices are cut or kept.
  *
- *     readers:  file --pread--> pinned memory | ring slot
+ *     drives :  file --sp_ring--> pinned memory | slot
  *     engine :  take (waits until landed) -> products -> release (the slot may be overwritten)
  *
- * One consumer; the readers are the stream's own. A failed read (I/O error, a file that shrank or changed) stays: every
- * later take reports it. */
+ * One caller's thread; the readers are the ring's own. A failed read (I/O error, a file that shrank or changed) stays:
+ * every later take reports it. */
 #ifndef SPILL_ENGINE_STREAM_H
 #define SPILL_ENGINE_STREAM_H
 
+#include "io/ring.h"
 #include "model/model.h"
 #include "util/error.h"
 
@@ -31,12 +32,14 @@ typedef enum {
 } sp_weight;
 
 typedef struct {
-    size_t chunk_bytes; /* a chunk is no longer than this, but for one row that is */
-    size_t ffn_block;   /* gate and up alternate in blocks of this many rows */
-    size_t n_slots;     /* ring slots; 0: everything is pinned */
-    bool keep_embed;    /* an untied embedding is kept in memory */
-    size_t n_embed_max; /* rows that one sp_stream_embed may ask for */
-    size_t n_readers;   /* reader threads, 0: a default */
+    size_t chunk_bytes;      /* a chunk is no longer than this, but for one row that is */
+    size_t ffn_block;        /* gate and up alternate in blocks of this many rows */
+    size_t n_slots;          /* ring slots; 0: everything is pinned */
+    bool keep_embed;         /* an untied embedding is kept in memory */
+    size_t n_embed_max;      /* rows that one sp_stream_embed may ask for */
+    sp_ring_backend backend; /* these three: io/ring.h, 0: a default */
+    size_t depth;
+    size_t request_bytes;
 } sp_stream_options;
 
 /* Opens the model's files and starts reading; returns at once. The model is borrowed. */

@@ -22,23 +22,19 @@ typedef struct {
     sp_model *model;
 } fixture;
 
-static fixture make(bool tied) {
-    fixture f = {.path = "/tmp/spill-stream-XXXXXX"};
-    int fd = mkstemp(f.path);
+static void make(fixture *f, bool tied) {
+    *f = (fixture){.path = "/tmp/spill-stream-XXXXXX"};
+    int fd = mkstemp(f->path);
     assert_true(fd >= 0);
     close(fd);
     synthetic_shape s = shape;
     s.tied_head = tied;
-    char *path = strdup(f.path);
-    f.model = synthetic_new(&s, path);
-    return f;
+    f->model = synthetic_new(&s, f->path);
 }
 
 static void discard(fixture *f) {
     unlink(f->path);
-    char *path = (char *)f->model->files[0].path;
     synthetic_free(f->model);
-    free(path);
 }
 
 static bool chunk_is_right(const sp_chunk *c) {
@@ -78,13 +74,21 @@ static bool run_pass(const sp_model *model, sp_stream *stream, size_t ffn_block,
 
 static void gives_every_byte(void **state) {
     (void)state;
-    fixture f = make(false);
+    fixture f;
+    make(&f, false);
     const sp_stream_options table[] = {
         {.chunk_bytes = 1 << 20, .ffn_block = 136},
         {.chunk_bytes = 500, .ffn_block = 64},
-        {.chunk_bytes = 1, .ffn_block = 64, .n_readers = 1},
+        {.chunk_bytes = 1, .ffn_block = 64, .depth = 1},
         {.chunk_bytes = 1 << 20, .ffn_block = 136, .n_slots = 1},
-        {.chunk_bytes = 1000, .ffn_block = 64, .n_slots = 3, .n_readers = 3},
+        {.chunk_bytes = 1000,
+         .ffn_block = 64,
+         .n_slots = 3,
+         .backend = SP_RING_THREADS,
+         .depth = 3,
+         .request_bytes = 4096},
+        {.chunk_bytes = 3000, .ffn_block = 64, .n_slots = 2, .backend = SP_RING_AUTO, .depth = 9, .request_bytes = 512},
+        {.chunk_bytes = 3000, .ffn_block = 64, .n_slots = 7, .backend = SP_RING_THREADS, .keep_embed = true},
         {.chunk_bytes = 700, .ffn_block = 128, .n_slots = 1000, .keep_embed = true},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -101,7 +105,8 @@ static void gives_every_byte(void **state) {
 
 static void a_pass_may_end_early(void **state) {
     (void)state;
-    fixture f = make(true);
+    fixture f;
+    make(&f, true);
     for (size_t n_slots = 0; n_slots < 3; n_slots++) {
         sp_error err = {0};
         const sp_stream_options options = {.chunk_bytes = 900, .ffn_block = 64, .n_slots = n_slots, .n_embed_max = 1};
@@ -124,7 +129,8 @@ static void a_pass_may_end_early(void **state) {
 static void gives_embedding_rows(void **state) {
     (void)state;
     for (int tied = 0; tied < 2; tied++) {
-        fixture f = make(tied);
+        fixture f;
+        make(&f, tied);
         for (size_t n_slots = 0; n_slots < 3; n_slots += 2) {
             sp_error err = {0};
             const sp_stream_options options = {
@@ -150,7 +156,8 @@ static void gives_embedding_rows(void **state) {
 
 static void a_file_cut_before_open_is_refused(void **state) {
     (void)state;
-    fixture f = make(false);
+    fixture f;
+    make(&f, false);
     sp_error err = {0};
     assert_int_equal(truncate(f.path, 5000), 0);
     const sp_stream_options options = {.chunk_bytes = 900, .ffn_block = 64, .n_embed_max = 1};
@@ -161,7 +168,8 @@ static void a_file_cut_before_open_is_refused(void **state) {
 
 static void a_file_that_shrinks_fails_the_pass(void **state) {
     (void)state;
-    fixture f = make(false);
+    fixture f;
+    make(&f, false);
     sp_error err = {0};
     const sp_stream_options options = {.chunk_bytes = 900, .ffn_block = 64, .n_slots = 1, .n_embed_max = 1};
     sp_stream *stream = sp_stream_open(f.model, &options, &err);
@@ -179,7 +187,8 @@ static void a_file_that_shrinks_fails_the_pass(void **state) {
 static void a_file_written_to_fails_the_pass(void **state) {
     (void)state;
     for (size_t n_slots = 0; n_slots < 2; n_slots++) {
-        fixture f = make(false);
+        fixture f;
+        make(&f, false);
         sp_error err = {0};
         const sp_stream_options options = {.chunk_bytes = 900, .ffn_block = 64, .n_slots = n_slots, .n_embed_max = 1};
         sp_stream *stream = sp_stream_open(f.model, &options, &err);
