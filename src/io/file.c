@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,11 +11,7 @@ enum { READ_MAX_BYTES = 1 << 30 }; /* one pread moves at most 2 GiB on Linux */
 bool sp_file_open(sp_file *file, const char *path, sp_error *err) {
     *file = (sp_file){.fd = -1, .path = path};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused below, not waited for */
-    if (fd < 0) {
-        bool is_system = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EIO;
-        if (is_system) return sp_fail_errno(err, "%s", path);
-        return sp_fail(err, SP_ERR_INPUT, "%s: cannot be read: %s", path, strerror(errno)); /* glibc: thread-safe */
-    }
+    if (fd < 0) return sp_fail_open(err, path);
     struct stat st;
     if (fstat(fd, &st) != 0) {
         sp_fail_errno(err, "%s", path);

@@ -16,7 +16,7 @@
 
 /* DEPTH, REQUEST_BYTES: docs/decisions/002-direct-reads.md. MAX_PAUSE_SHIFT: the pause before a retry doubles from 1 ms
  * to 64 ms; a drive's driver has waited for seconds before it says EIO. */
-enum { DEPTH = 4, MAX_DEPTH = 1024, REQUEST_BYTES = 8 << 20, N_EXTENTS = 256, N_RETRIES = 4, MAX_PAUSE_SHIFT = 6 };
+enum { DEPTH = 8, MAX_DEPTH = 1024, REQUEST_BYTES = 8 << 20, N_EXTENTS = 256, N_RETRIES = 4, MAX_PAUSE_SHIFT = 6 };
 
 /* Failures that may pass. */
 static const int transient[] = {EIO, EAGAIN, ENOMEM, ETIMEDOUT, EBUSY};

@@ -42,7 +42,7 @@ typedef ssize_t sp_ring_tamper(void *ctx, size_t i_file, uint64_t offset_bytes, 
 typedef struct {
     sp_ring_backend backend;
     bool cached;          /* through the page cache, whose pages stay: for files that are read once and fit memory */
-    size_t depth;         /* requests in flight on a drive (that many threads); default 4, at most 1024 */
+    size_t depth;         /* requests in flight on a drive (that many threads); default 8, at most 1024 */
     size_t request_bytes; /* a request at most; default 8 MiB, rounded up to the alignment */
     size_t n_extents;     /* extents under way at most; default 256 */
     size_t n_retries;     /* of one request that failed; default 4 */
@@ -100,7 +100,7 @@ typedef struct {
 } sp_ring_stats;
 void sp_ring_get_stats(sp_ring *ring, sp_ring_stats *stats); /* totals since start; any thread */
 
-/* How it reads, for people: "io_uring, 4 x 8388608 bytes, page cache bypassed". After start. */
+/* How it reads, for people: "io_uring, 8 x 8388608 bytes, page cache bypassed". After start. */
 const char *sp_ring_describe(const sp_ring *ring);
 const sp_source *sp_ring_source(const sp_ring *ring, size_t i_file); /* as it was at open */
 bool sp_ring_is_direct(const sp_ring *ring);                         /* every file bypasses the page cache */

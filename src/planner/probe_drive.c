@@ -43,8 +43,8 @@ typedef struct {
 /* The cheaper of two equals comes first. */
 static const setting settings[] = {
     {SP_RING_URING, 4, 1 << 20},    {SP_RING_URING, 8, 1 << 20},   {SP_RING_URING, 16, 1 << 20},
-    {SP_RING_URING, 32, 256 << 10}, {SP_RING_URING, 2, 8 << 20},   {SP_RING_URING, 4, 4 << 20},
-    {SP_RING_URING, 4, 8 << 20},    {SP_RING_URING, 16, 4 << 20},  {SP_RING_THREADS, 4, 1 << 20},
+    {SP_RING_URING, 2, 8 << 20},    {SP_RING_URING, 4, 4 << 20},   {SP_RING_URING, 4, 8 << 20},
+    {SP_RING_URING, 8, 8 << 20},    {SP_RING_URING, 16, 8 << 20},  {SP_RING_THREADS, 4, 1 << 20},
     {SP_RING_THREADS, 16, 1 << 20}, {SP_RING_THREADS, 4, 8 << 20}, {SP_RING_THREADS, 4, 4 << 20},
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
