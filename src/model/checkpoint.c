@@ -49,7 +49,7 @@ static int by_name(const void *a, const void *b) { return strcmp(*(const char *c
 /* consolidated*.safetensors are the same weights in another layout, which some publishers put beside the shards. */
 static bool list_directory(listing *list) {
     DIR *dir = opendir(list->directory);
-    if (!dir) return sp_fail_errno(list->err, "%s", list->directory);
+    if (!dir) return sp_fail_open(list->err, list->directory);
     bool good = true;
     for (struct dirent *entry; good && (entry = readdir(dir));) {
         const char *name = entry->d_name;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MESSAGE_BYTES = 8192 }; /* of a message before it is cut: a path of PATH_MAX and what is said of it */
+
 /* Bytes of the UTF-8 sequence that starts at text, or 0 if it is not a valid one of printable kind. */
 static size_t printable_bytes(const unsigned char *text, size_t n_bytes) {
     unsigned char lead = text[0];
@@ -55,11 +57,25 @@ const char *sp_printable(const char *text, size_t n_bytes, char *out, size_t out
     return out;
 }
 
-static void set_text(sp_error *err, const char *text) { sp_printable(text, strlen(text), err->text, sizeof err->text); }
+/* A long text is cut in its middle: its head names the thing, its end says what is wrong and what to do. */
+static void set_text(sp_error *err, const char *text) {
+    enum { HEAD_BYTES = SP_ERROR_TEXT_BYTES * 5 / 8, TAIL_BYTES = SP_ERROR_TEXT_BYTES - HEAD_BYTES };
+    char printable[4 * MESSAGE_BYTES + 8]; /* four bytes for each at worst */
+    sp_printable(text, strlen(text), printable, sizeof printable);
+    size_t n_bytes = strlen(printable);
+    if (n_bytes < sizeof err->text) {
+        memcpy(err->text, printable, n_bytes + 1);
+        return;
+    }
+    size_t head = HEAD_BYTES - 3, tail = n_bytes - (TAIL_BYTES - 1);
+    while ((printable[head] & 0xc0) == 0x80) head--;
+    while ((printable[tail] & 0xc0) == 0x80) tail++;
+    snprintf(err->text, sizeof err->text, "%.*s...%s", (int)head, printable, printable + tail);
+}
 
 bool sp_fail(sp_error *err, sp_error_code code, const char *format, ...) {
     if (err->code != SP_OK) return false;
-    char text[4 * SP_ERROR_TEXT_BYTES];
+    char text[MESSAGE_BYTES];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -72,7 +88,7 @@ bool sp_fail(sp_error *err, sp_error_code code, const char *format, ...) {
 bool sp_fail_errno(sp_error *err, const char *format, ...) {
     int saved = errno;
     if (err->code != SP_OK) return false;
-    char text[4 * SP_ERROR_TEXT_BYTES];
+    char text[MESSAGE_BYTES];
     va_list args;
     va_start(args, format);
     int used = vsnprintf(text, sizeof text, format, args);
@@ -85,9 +101,17 @@ bool sp_fail_errno(sp_error *err, const char *format, ...) {
     return false;
 }
 
+bool sp_fail_open(sp_error *err, const char *path) {
+    bool is_system = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EIO;
+    if (err->code != SP_OK) return false;
+    sp_fail_errno(err, "%s", path);
+    if (!is_system) err->code = SP_ERR_INPUT;
+    return false;
+}
+
 bool sp_error_wrap(sp_error *err, const char *format, ...) {
     if (err->code == SP_OK) return false;
-    char text[4 * SP_ERROR_TEXT_BYTES];
+    char text[MESSAGE_BYTES];
     va_list args;
     va_start(args, format);
     int used = vsnprintf(text, sizeof text, format, args);

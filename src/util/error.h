@@ -19,11 +19,11 @@ typedef enum {
     SP_ERR_CANCEL,  /* stopped from outside: exit 75 */
 } sp_error_code;
 
-enum { SP_ERROR_TEXT_BYTES = 500 };
+enum { SP_ERROR_TEXT_BYTES = 480 }; /* with "spill: " and a line end under 500 */
 
 typedef struct {
     sp_error_code code;
-    char text[SP_ERROR_TEXT_BYTES]; /* UTF-8, one line, control bytes escaped, NUL-terminated */
+    char text[SP_ERROR_TEXT_BYTES]; /* UTF-8, one line, control bytes escaped, a long middle cut; NUL-terminated */
 } sp_error;
 
 #define SP_MUST_CHECK __attribute__((warn_unused_result))
@@ -34,6 +34,10 @@ bool sp_fail(sp_error *err, sp_error_code code, const char *format, ...) SP_PRIN
 
 /* The same with code SP_ERR_IO and ": <strerror(errno)>" appended. */
 bool sp_fail_errno(sp_error *err, const char *format, ...) SP_PRINTF(2, 3);
+
+/* The same for a file that the user named and that cannot be opened: SP_ERR_INPUT, unless the system is at fault (no
+ * descriptors, no memory, a bad disk). */
+bool sp_fail_open(sp_error *err, const char *path);
 
 /* Puts "<context>: " before the text of a filled error. Always returns false. */
 bool sp_error_wrap(sp_error *err, const char *format, ...) SP_PRINTF(2, 3);

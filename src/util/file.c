@@ -26,7 +26,7 @@ bool sp_file_read(const char *path, size_t max_bytes, sp_buf *out, sp_error *err
     struct stat st;
     bool ok = false;
     if (fd < 0 || fstat(fd, &st) != 0)
-        sp_fail_errno(err, "%s", path);
+        sp_fail_open(err, path);
     else if (!S_ISREG(st.st_mode))
         sp_fail(err, SP_ERR_INPUT, "%s: not a regular file", path);
     else if ((uint64_t)st.st_size > max_bytes)

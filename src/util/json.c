@@ -10,11 +10,54 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-json_t *sp_json_parse(const char *text, size_t n_bytes, const char *what, sp_error *err) {
+#include "util/utf8.h"
+
+/* Upper bounds of what jansson takes for an object, a list, and a member of either, with the allocator's share
+ * (measured on lists of {}, of [], of numbers and of short strings): a text of two bytes a value would else take a
+ * hundred times its size. */
+enum { OBJECT_BYTES = 240, LIST_BYTES = 140, MEMBER_BYTES = 100, TREE_MAX_BYTES = 128 << 20 };
+
+static bool check_tree(const char *text, size_t n_bytes, const char *what, sp_error *err) {
+    size_t tree_bytes = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < n_bytes; i++) {
+        char c = text[i];
+        if (in_string && c == '\\')
+            i++;
+        else if (c == '"')
+            in_string = !in_string;
+        else if (!in_string)
+            tree_bytes += c == '{' ? OBJECT_BYTES : c == '[' ? LIST_BYTES : c == ',' || c == ':' ? MEMBER_BYTES : 0;
+    }
+    return tree_bytes <= TREE_MAX_BYTES ||
+           sp_fail(err, SP_ERR_INPUT, "%s: so many values that they would take %zu MB of memory, at most %d are given",
+                   what, tree_bytes >> 20, TREE_MAX_BYTES >> 20);
+}
+
+json_t *sp_json_parse_wide(const char *text, size_t n_bytes, const char *what, bool *is_wide, sp_error *err) {
+    enum { FLAGS = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY };
     json_error_t where;
-    json_t *value = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &where);
+    if (is_wide) *is_wide = false;
+    if (!check_tree(text, n_bytes, what, err)) return NULL;
+    json_t *value = json_loadb(text, n_bytes, FLAGS, &where);
+    if (!value && is_wide && json_error_code(&where) == json_error_numeric_overflow) {
+        value = json_loadb(text, n_bytes, FLAGS | JSON_DECODE_INT_AS_REAL, &where);
+        *is_wide = value != NULL;
+    }
     if (!value)
         sp_fail(err, SP_ERR_INPUT, "%s: not JSON at line %d column %d: %s", what, where.line, where.column, where.text);
+    return value;
+}
+
+json_t *sp_json_parse(const char *text, size_t n_bytes, const char *what, sp_error *err) {
+    return sp_json_parse_wide(text, n_bytes, what, NULL, err);
+}
+
+json_t *sp_json_text(const char *text) {
+    sp_buf utf8 = {0};
+    SP_CHECK(sp_utf8_lossy(&utf8, text, strlen(text)));
+    json_t *value = json_stringn(utf8.data ? utf8.data : "", utf8.n_bytes);
+    sp_buf_deinit(&utf8);
     return value;
 }
 
@@ -33,10 +76,10 @@ static bool read_all(int fd, char *data, size_t n_bytes) {
 json_t *sp_json_load(const char *path, size_t max_bytes, sp_error *err) {
     json_t *value = NULL;
     char *data = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused below, not waited for */
     struct stat st;
     if (fd < 0 || fstat(fd, &st) != 0) {
-        sp_fail_errno(err, "%s", path);
+        sp_fail_open(err, path);
         goto out;
     }
     if (!S_ISREG(st.st_mode)) {
@@ -57,7 +100,8 @@ json_t *sp_json_load(const char *path, size_t max_bytes, sp_error *err) {
         sp_fail_errno(err, "%s", path);
         goto out;
     }
-    value = sp_json_parse(data, n_bytes, path, err);
+    bool is_wide; /* model_max_length of 10^30 is usual */
+    value = sp_json_parse_wide(data, n_bytes, path, &is_wide, err);
 out:
     free(data);
     if (fd >= 0) close(fd);

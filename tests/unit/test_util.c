@@ -32,10 +32,11 @@ static void test_long_error_is_cut(void **state) {
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     sp_error err = {0};
-    sp_fail(&err, SP_ERR_INPUT, "head %s", text);
-    assert_true(strlen(err.text) < 500);
+    sp_fail(&err, SP_ERR_INPUT, "head %s: the reason", text);
+    assert_true(strlen(err.text) + strlen("spill: \n") < 500);
     assert_true(strncmp(err.text, "head x", 6) == 0);
-    assert_string_equal(err.text + strlen(err.text) - 3, "...");
+    assert_non_null(strstr(err.text, "x...x"));
+    assert_string_equal(err.text + strlen(err.text) - 12, ": the reason");
 }
 
 static void test_buffer_limit(void **state) {
@@ -125,10 +126,37 @@ static void test_json_quote(void **state) {
     sp_buf_deinit(&out);
 }
 
+static void test_json_tree_is_bounded(void **state) {
+    (void)state;
+    const size_t n_values = 1000000;
+    char *text = malloc(3 * n_values + 2);
+    text[0] = '[';
+    for (size_t i = 0; i < n_values; i++) memcpy(text + 1 + 3 * i, i + 1 < n_values ? "[]," : "[]]", 3);
+    sp_error err = {0};
+    assert_null(sp_json_parse(text, 3 * n_values + 1, "list", &err));
+    assert_non_null(strstr(err.text, "list: so many values"));
+    memset(text + 1, ',', 3 * n_values - 1); /* in a string they are text */
+    text[0] = text[3 * n_values] = '"';
+    sp_error_clear(&err);
+    json_t *value = sp_json_parse(text, 3 * n_values + 1, "text", &err);
+    assert_int_equal(json_string_length(value), 3 * n_values - 1);
+    json_decref(value);
+    free(text);
+}
+
+static void test_json_text_of_any_bytes(void **state) {
+    (void)state;
+    json_t *value = sp_json_text("a\xff/\xc3\xa9");
+    assert_string_equal(json_string_value(value), "a\xef\xbf\xbd/\xc3\xa9");
+    json_decref(value);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_error_is_one_printable_line),
         cmocka_unit_test(test_long_error_is_cut),
+        cmocka_unit_test(test_json_tree_is_bounded),
+        cmocka_unit_test(test_json_text_of_any_bytes),
         cmocka_unit_test(test_buffer_limit),
         cmocka_unit_test(test_arena),
         cmocka_unit_test(test_sizes),
