@@ -33,7 +33,7 @@ static sp_row_code check_prompt(check *c, const sp_request *request, sp_error *e
 static bool check_line(check *c, const sp_line *line, sp_error *err) {
     sp_request request;
     sp_decoding defaults = sp_decoding_default();
-    sp_row_code code = sp_request_parse(&request, line->text, line->n_bytes, line->i_line, &defaults, &c->shape, err);
+    sp_row_code code = sp_request_parse(&request, line, &defaults, &c->shape, err);
     if (code == SP_ROW_OK && !sp_idset_add(&c->ids, request.custom_id)) {
         char id[80];
         sp_fail(err, SP_ERR_INPUT, "custom_id: '%s' found, an earlier row has the same",
@@ -50,7 +50,7 @@ static int report(const sp_invocation *invocation, const check *c, size_t i_bad_
     static const char *const shapes[] = {"none", "prompt", "chat", "batch"};
     const char *path = invocation->args[0];
     if (invocation->options[SP_OPT_JSON].given) {
-        json_t *json = json_pack("{s:s,s:b,s:I,s:s}", "file", path, "good", i_bad_line == 0, "rows",
+        json_t *json = json_pack("{s:o,s:b,s:I,s:s}", "file", sp_json_text(path), "good", i_bad_line == 0, "rows",
                                  (json_int_t)c->n_rows, "shape", shapes[c->shape]);
         if (i_bad_line) json_object_set_new(json, "line", json_integer((json_int_t)i_bad_line));
         if (i_bad_line) json_object_set_new(json, "error", json_string(row_err->text));
@@ -63,7 +63,9 @@ static int report(const sp_invocation *invocation, const check *c, size_t i_bad_
         sp_error_wrap(&err, "%s:%zu", path, i_bad_line);
         fprintf(stderr, "spill: %s\n", err.text);
     } else {
-        printf("%s: %zu good rows of shape %s", path, c->n_rows, shapes[c->shape]);
+        char shown[280];
+        printf("%s: %zu good rows of shape %s", sp_printable(path, strlen(path), shown, sizeof shown), c->n_rows,
+               shapes[c->shape]);
         if (c->model) printf(", %zu prompt tokens", c->n_prompt_tokens);
         putchar('\n');
     }

@@ -19,12 +19,15 @@ typedef struct {
     size_t n_problems;
 } report;
 
-static void say(const char *name, const char *text) { printf("%-10s %s\n", name, text); }
+static void say(const char *name, const char *text) {
+    char shown[400];
+    printf("%-10s %s\n", name, sp_printable(text, strlen(text), shown, sizeof shown));
+}
 
 static void problem(report *r, const char *text) {
     r->n_problems++;
     if (r->json)
-        json_array_append_new(json_object_get(r->json, "problems"), json_string(text));
+        json_array_append_new(json_object_get(r->json, "problems"), sp_json_text(text));
     else
         say("PROBLEM", text);
 }
@@ -84,7 +87,7 @@ static void find_home(report *r) {
     struct statvfs fs = {0};
     uint64_t free_bytes = statvfs(parent, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : 0;
     if (r->json) {
-        json_object_set_new(r->json, "home", json_string(path));
+        json_object_set_new(r->json, "home", sp_json_text(path));
         json_object_set_new(r->json, "home_free_bytes", json_integer((json_int_t)free_bytes));
     } else {
         snprintf(line, sizeof line, "%s (%s free)", path, sp_units_bytes(free_bytes, room));

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/opts.h"
@@ -38,6 +39,9 @@ static bool check_options(const sp_invocation *invocation, sp_error *err) {
     if (options[SP_OPT_TOP_P].given && !(options[SP_OPT_TOP_P].number > 0 && options[SP_OPT_TOP_P].number <= 1))
         return sp_fail(err, SP_ERR_USAGE, "--top-p: %s found, a number over 0, at most 1 wanted",
                        options[SP_OPT_TOP_P].text);
+    if (options[SP_OPT_TEMPERATURE].given && options[SP_OPT_TEMPERATURE].number > SP_TEMPERATURE_MAX)
+        return sp_fail(err, SP_ERR_USAGE, "--temperature: %s found, a number from 0 to %d wanted",
+                       options[SP_OPT_TEMPERATURE].text, SP_TEMPERATURE_MAX);
     static const sp_option_id positive[] = {SP_OPT_THREADS, SP_OPT_ROWS, SP_OPT_LIMIT};
     for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
         if (options[positive[i]].given && options[positive[i]].count < 1)
@@ -52,6 +56,8 @@ static bool check_options(const sp_invocation *invocation, sp_error *err) {
 static sp_job_options job_options(const sp_invocation *invocation) {
     static const sp_mode modes[] = {SP_MODE_BF16, SP_MODE_FP32}; /* as in opts.def */
     static const sp_placement placements[] = {SP_PLACE_AUTO, SP_PLACE_RESIDENT, SP_PLACE_STREAM};
+    const sp_option_value *output = &invocation->options[SP_OPT_OUTPUT];
+    bool is_dash = output->given && strcmp(output->text, "-") == 0; /* as everywhere: stdout */
     sp_decoding decoding = sp_decoding_default();
     decoding.max_tokens = (size_t)count_or(invocation, SP_OPT_MAX_TOKENS, (int64_t)decoding.max_tokens);
     decoding.temperature = number_or(invocation, SP_OPT_TEMPERATURE, decoding.temperature);
@@ -60,8 +66,8 @@ static sp_job_options job_options(const sp_invocation *invocation) {
     return (sp_job_options){
         .model_path = invocation->args[0],
         .input_path = invocation->args[1],
-        .output_path = invocation->options[SP_OPT_OUTPUT].text,
-        .to_stdout = !invocation->options[SP_OPT_OUTPUT].given && !isatty(STDOUT_FILENO),
+        .output_path = is_dash ? NULL : output->text,
+        .to_stdout = is_dash || (!output->given && !isatty(STDOUT_FILENO)),
         .command = invocation->command_line,
         .decoding = decoding,
         .seed = count_or(invocation, SP_OPT_SEED, 0),
@@ -82,7 +88,6 @@ static sp_job_options job_options(const sp_invocation *invocation) {
 
 int sp_cmd_run(const sp_invocation *invocation) {
     sp_error err = {0};
-    if (!check_options(invocation, &err)) return sp_cli_fail(&err);
     catch_signals();
     sp_show_style style = invocation->options[SP_OPT_JSON].given    ? SP_SHOW_JSON
                           : invocation->options[SP_OPT_QUIET].given ? SP_SHOW_QUIET
@@ -91,14 +96,12 @@ int sp_cmd_run(const sp_invocation *invocation) {
     sp_job_options options = job_options(invocation);
     sp_job_events events = sp_show_events(show);
     sp_job_result result;
-    bool good = sp_job_run(&options, &events, &result, &err);
-    int status = result.stopped ? EXIT_STOPPED : result.n_errors ? EXIT_ROW_ERRORS : 0;
+    bool good = check_options(invocation, &err) && sp_job_run(&options, &events, &result, &err);
+    int status = !good ? sp_cli_status(&err) : result.stopped ? EXIT_STOPPED : result.n_errors ? EXIT_ROW_ERRORS : 0;
     if (good)
         sp_show_end(show, &result);
-    else {
-        sp_show_clear(show);
-        status = sp_cli_fail(&err);
-    }
+    else
+        sp_show_fail(show, &err);
     sp_show_free(show);
     return status;
 }
@@ -114,7 +117,7 @@ static void print_plan(void *ctx, const sp_job_info *info) {
     }
     sp_buf text = {0};
     sp_plan_text(info->model, info->machine, info->request, info->plan, &text);
-    if (text.data) fputs(text.data, stdout);
+    if (text.data) sp_show_lines(stdout, text.data);
     sp_buf_deinit(&text);
 }
 

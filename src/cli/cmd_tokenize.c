@@ -63,11 +63,10 @@ static bool one_row(tokenize *t, const sp_line *line, sp_error *row_err) {
     sp_request request;
     sp_decoding defaults = sp_decoding_default();
     sp_error ignored = {0};
-    json_t *object = sp_json_parse(line->text, line->n_bytes, "line", &ignored);
+    json_t *object = line->too_long ? NULL : sp_json_parse(line->text, line->n_bytes, "line", &ignored);
     const json_t *text = json_object_get(object, "text");
     bool is_text = json_is_string(text);
-    sp_row_code code = sp_request_parse(&request, line->text, line->n_bytes, line->i_line, &defaults, &t->shape,
-                                        is_text ? &ignored : row_err);
+    sp_row_code code = sp_request_parse(&request, line, &defaults, &t->shape, is_text ? &ignored : row_err);
     sp_buf_clear(&t->line);
     sp_buf_text(&t->line, "{\"custom_id\":");
     sp_json_quote(&t->line, request.custom_id, strlen(request.custom_id));

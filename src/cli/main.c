@@ -1,8 +1,10 @@
 /* The program: finds the command, parses its options, runs it. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/opts.h"
 #include "util/buf.h"
@@ -38,8 +40,25 @@ static const sp_command *find_command(const char *name, sp_error *err) {
     return NULL;
 }
 
+/* Takes the places of standard streams that are closed, so that no file opened later becomes one of them; reads and
+ * writes of the stand-ins fail as those of the closed ones would. */
+static void claim_streams(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) abort();
+}
+
+/* What was printed must have arrived: a full or closed stdout is a failure. */
+static int end(int status) {
+    sp_error err = {0};
+    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    sp_fail_errno(&err, "stdout");
+    return status ? status : sp_cli_fail(&err);
+}
+
 int main(int argc, char **argv) {
+    claim_streams();
     signal(SIGPIPE, SIG_IGN); /* a reader that leaves is an error of a write, not a death */
+    signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow: half a line can then be cut off */
     sp_error err = {0};
     if (argc < 2) {
         sp_fail(&err, SP_ERR_USAGE, "no command found; see spill --help");
@@ -47,11 +66,11 @@ int main(int argc, char **argv) {
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         sp_help_program();
-        return 0;
+        return end(0);
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("spill %s\n", SP_VERSION);
-        return 0;
+        return end(0);
     }
     const sp_command *command = find_command(argv[1], &err);
     if (!command) return sp_cli_fail(&err);
@@ -59,13 +78,11 @@ int main(int argc, char **argv) {
     if (!sp_opts_parse(command, argc - 2, argv + 2, &invocation, &err)) return sp_cli_fail(&err);
     if (invocation.options[SP_OPT_HELP].given) {
         sp_help_command(command);
-        return 0;
+        return end(0);
     }
     char *line = join_command(argc, argv);
     invocation.command_line = line ? line : "spill";
     int status = command->run(&invocation);
     free(line);
-    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
-    sp_fail_errno(&err, "stdout");
-    return status ? status : sp_cli_fail(&err);
+    return end(status);
 }

@@ -184,6 +184,7 @@ bool sp_opts_parse(const sp_command *command, int argc, char **argv, sp_invocati
         } else if (invocation->n_args == SP_MAX_ARGS) {
             return sp_fail(err, SP_ERR_USAGE, "spill %s: more than %d arguments", command->name, SP_MAX_ARGS);
         } else {
+            if (!*word) return sp_fail(err, SP_ERR_USAGE, "spill %s: an empty argument found", command->name);
             invocation->args[invocation->n_args++] = word;
         }
     }
@@ -194,8 +195,15 @@ bool sp_opts_parse(const sp_command *command, int argc, char **argv, sp_invocati
     return true;
 }
 
+int sp_cli_status(const sp_error *err) {
+    static const int statuses[] = {
+        [SP_OK] = 0,         [SP_ERR_USAGE] = 2,   [SP_ERR_INPUT] = 2,   [SP_ERR_IO] = 1,
+        [SP_ERR_MEMORY] = 1, [SP_ERR_SUPPORT] = 2, [SP_ERR_CANCEL] = 75,
+    };
+    return statuses[err->code];
+}
+
 int sp_cli_fail(const sp_error *err) {
     fprintf(stderr, "spill: %s\n", err->text);
-    bool is_input = err->code == SP_ERR_USAGE || err->code == SP_ERR_INPUT || err->code == SP_ERR_SUPPORT;
-    return is_input ? 2 : 1;
+    return sp_cli_status(err);
 }

@@ -85,7 +85,9 @@ bool sp_opts_parse(const sp_command *command, int argc, char **argv, sp_invocati
 /* The nearest name to `word` within two edits among n names, or NULL. For "did you mean". */
 const char *sp_opts_nearest(const char *word, const char *const *names, size_t n);
 
-/* Exit status of a failure: 2 for usage and unusable input, else 1; prints "spill: <text>" on stderr. */
+/* Exit status of a failure: 2 for usage and unusable input, 75 when it was stopped from outside, else 1. */
+int sp_cli_status(const sp_error *err);
+/* The same, and prints "spill: <text>" on stderr. */
 int sp_cli_fail(const sp_error *err);
 
 /* help.c */

@@ -12,13 +12,13 @@
 
 #include <math.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 #include <utf8proc.h>
 
+#include "cli/opts.h"
 #include "cli/units.h"
 #include "util/clock.h"
 #include "util/json.h"
@@ -45,14 +45,23 @@ sp_show *sp_show_new(sp_show_style style) {
 
 void sp_show_free(sp_show *show) { free(show); }
 
-void sp_show_clear(sp_show *show) {
+void sp_show_lines(FILE *to, const char *lines) {
+    while (*lines) {
+        char shown[2048];
+        size_t n_bytes = strcspn(lines, "\n");
+        fprintf(to, "%s\n", sp_printable(lines, n_bytes, shown, sizeof shown));
+        lines += n_bytes + (lines[n_bytes] == '\n');
+    }
+}
+
+static void clear(sp_show *show) {
     for (; show->n_lines; show->n_lines--) fputs("\033[A\033[2K", stderr);
     fflush(stderr);
 }
 
 static size_t terminal_columns(void) {
     struct winsize size;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20 ? size.ws_col : 80;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 /* ---- JSON events ---- */
@@ -66,8 +75,8 @@ static void emit(json_t *event) {
 }
 
 static void emit_plan(const sp_job_info *info) {
-    json_t *event = json_pack("{s:s,s:s,s:s,s:s,s:s}", "event", "plan", "run", info->run_id, "model", info->model->name,
-                              "results", info->results_path, "isa", info->isa);
+    json_t *event = json_pack("{s:s,s:s,s:s,s:o,s:s}", "event", "plan", "run", info->run_id, "model", info->model->name,
+                              "results", sp_json_text(info->results_path), "isa", info->isa);
     json_t *plan = sp_plan_json(info->plan);
     if (event && plan) json_object_update(event, plan);
     json_decref(plan);
@@ -93,14 +102,14 @@ static void emit_row(const sp_job_row *row) {
 }
 
 static void emit_done(const sp_job_result *result) {
-    json_t *event = json_pack("{s:s,s:s,s:b,s:I,s:I,s:I,s:I,s:f,s:I,s:f,s:f,s:I,s:f,s:s}", "event", "done", "run",
+    json_t *event = json_pack("{s:s,s:s,s:b,s:I,s:I,s:I,s:I,s:f,s:I,s:f,s:f,s:I,s:f,s:o}", "event", "done", "run",
                               result->run_id, "stopped", (int)result->stopped, "rows", (json_int_t)result->n_done,
                               "errors", (json_int_t)result->n_errors, "prompt_tokens",
                               (json_int_t)result->prompt_tokens, "tokens", (json_int_t)result->new_tokens, "seconds",
                               result->seconds, "bytes_read", (json_int_t)result->bytes_read, "read_bps",
                               result->seconds > 0 ? (double)result->bytes_read / result->seconds : 0.0, "wait_seconds",
                               (double)result->wait_ns / 1e9, "peak_rss_bytes", (json_int_t)result->peak_rss_bytes,
-                              "estimate_seconds", result->estimate_s, "results", result->results_path);
+                              "estimate_seconds", result->estimate_s, "results", sp_json_text(result->results_path));
     if (event && result->n_expected)
         json_object_set_new(
             event, "expected",
@@ -166,7 +175,7 @@ static void draw_block(sp_show *show, const sp_job_progress *progress) {
         snprintf(left, sizeof left, ", about %s to go",
                  sp_units_time(seconds * rows_left / (double)progress->n_done, time));
     }
-    sp_show_clear(show);
+    clear(show);
     show->columns = terminal_columns();
     block_printf(show, "rows    %zu done, %zu in flight%s   %zu errors", progress->n_done, progress->n_running, total,
                  progress->n_errors);
@@ -191,7 +200,7 @@ static void planned(void *ctx, const sp_job_info *info) {
     if (show->style != SP_SHOW_LIVE && show->style != SP_SHOW_PLAIN) return;
     sp_buf text = {0};
     sp_plan_text(info->model, info->machine, info->request, info->plan, &text);
-    if (text.data) fputs(text.data, stderr);
+    if (text.data) sp_show_lines(stderr, text.data);
     sp_buf_deinit(&text);
     if (show->style != SP_SHOW_LIVE) return;
     show->columns = terminal_columns();
@@ -225,12 +234,12 @@ sp_job_events sp_show_events(sp_show *show) {
 }
 
 void sp_show_end(sp_show *show, const sp_job_result *result) {
-    sp_show_clear(show);
+    clear(show);
     if (show->style == SP_SHOW_JSON) {
         emit_done(result);
         return;
     }
-    char tokens[32], time[32], memory[32], scored[64] = "";
+    char tokens[32], time[32], memory[32], scored[64] = "", path[280];
     if (result->n_expected)
         snprintf(scored, sizeof scored, ", %zu of %zu as expected (%.1f%%)", result->n_matched, result->n_expected,
                  100.0 * (double)result->n_matched / (double)result->n_expected);
@@ -238,5 +247,15 @@ void sp_show_end(sp_show *show, const sp_job_result *result) {
             result->stopped ? "stopped" : "done", result->n_done, result->n_errors, scored,
             sp_units_count(result->new_tokens, tokens), sp_units_time(result->seconds, time),
             result->seconds > 0 ? (double)result->new_tokens / result->seconds : 0.0,
-            sp_units_bytes(result->peak_rss_bytes, memory), result->results_path);
+            sp_units_bytes(result->peak_rss_bytes, memory),
+            sp_printable(result->results_path, strlen(result->results_path), path, sizeof path));
+}
+
+void sp_show_fail(sp_show *show, const sp_error *err) {
+    clear(show);
+    if (show->style != SP_SHOW_JSON) {
+        sp_cli_fail(err);
+        return;
+    }
+    emit(json_pack("{s:s,s:s,s:i}", "event", "error", "message", err->text, "status", sp_cli_status(err)));
 }

@@ -2,6 +2,8 @@
 #ifndef SPILL_CLI_SHOW_H
 #define SPILL_CLI_SHOW_H
 
+#include <stdio.h>
+
 #include "jobs/job.h"
 
 typedef enum { SP_SHOW_LIVE, SP_SHOW_PLAIN, SP_SHOW_QUIET, SP_SHOW_JSON } sp_show_style;
@@ -13,8 +15,11 @@ sp_show *sp_show_new(sp_show_style style);
 sp_job_events sp_show_events(sp_show *show);
 /* The last line: what was done, where it is, what to do next. */
 void sp_show_end(sp_show *show, const sp_job_result *result);
-/* Takes the live block away, so that an error has a line of its own. */
-void sp_show_clear(sp_show *show);
+/* The last line of a run that failed: "spill: ..." or an event of its own. */
+void sp_show_fail(sp_show *show, const sp_error *err);
 void sp_show_free(sp_show *show);
+
+/* Lines for people, their control bytes escaped: a model's name is a path's, and so anybody's. */
+void sp_show_lines(FILE *to, const char *lines);
 
 #endif

@@ -27,7 +27,7 @@ static void grow(sp_idset *set) {
 }
 
 bool sp_idset_add(sp_idset *set, const char *id) {
-    if (set->n * 4 >= set->room * 3) grow(set);
+    if (set->n * 8 >= set->room * 7) grow(set); /* old and new table together: 55 bytes an id at worst */
     XXH128_hash_t hash = XXH3_128bits(id, strlen(id));
     if (is_empty(hash)) hash.low64 = 1;
     XXH128_hash_t *slot = find(set->slots, set->room, hash);

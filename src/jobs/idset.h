@@ -1,4 +1,4 @@
-/* The custom_ids seen so far, 16 bytes each at a load of at most 3/4: a set of XXH3-128 hashes (two ids in 10^12 rows
+/* The custom_ids seen so far, 16 bytes each at a load of at most 7/8: a set of XXH3-128 hashes (two ids in 10^12 rows
  * collide with probability below 10^-14). Not thread-safe. */
 #ifndef SPILL_JOBS_IDSET_H
 #define SPILL_JOBS_IDSET_H

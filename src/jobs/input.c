@@ -7,16 +7,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "util/size.h"
 
-enum { READ_BYTES = 256 * 1024 };
+enum { READ_BYTES = 256 * 1024, KEPT_BYTES = 64, POLL_MS = 100 };
 
 struct sp_input {
     int fd; /* -1: the built-in set */
@@ -26,32 +28,61 @@ struct sp_input {
     size_t i_line;
     uint64_t n_read;
     bool at_end;
+    bool is_regular; /* never waits */
+    bool (*should_stop)(void *ctx);
+    void *ctx;
     XXH3_state_t *hash;
 };
 
+/* /dev/zero and its like give bytes for ever; of devices only a terminal and /dev/null make an input. */
+static bool check_kind(const char *path, int fd, const struct stat *st, sp_error *err) {
+    const char *found = S_ISDIR(st->st_mode) ? "a directory" : NULL;
+    if (S_ISBLK(st->st_mode)) found = "a device";
+    if (S_ISCHR(st->st_mode) && !isatty(fd) && st->st_rdev != makedev(1, 3)) found = "a device";
+    return !found || sp_fail(err, SP_ERR_INPUT, "%s: %s found, a file of JSON lines wanted", path, found);
+}
+
 sp_input *sp_input_open(const char *path, sp_error *err) {
     bool is_sample = strcmp(path, "sample") == 0;
-    int fd = is_sample ? -1 : strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
-    struct stat st;
+    bool is_stdin = strcmp(path, "-") == 0;
+    int fd = is_sample ? -1 : is_stdin ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st = {0};
     if (!is_sample && (fd < 0 || fstat(fd, &st) != 0)) {
         sp_fail_errno(err, "%s", path);
         err->code = SP_ERR_INPUT;
         if (fd >= 0) close(fd);
         return NULL;
     }
-    if (!is_sample && S_ISDIR(st.st_mode)) {
-        sp_fail(err, SP_ERR_INPUT, "%s: a directory found, a file of JSON lines wanted", path);
+    if (!is_sample && !check_kind(path, fd, &st, err)) {
         close(fd);
         return NULL;
     }
     sp_input *input = calloc(1, sizeof *input);
     SP_CHECK(input != NULL);
     input->fd = fd;
+    input->is_regular = S_ISREG(st.st_mode);
     input->path = strdup(path);
     input->hash = XXH3_createState();
     SP_CHECK(input->path && input->hash);
     XXH3_128bits_reset(input->hash);
     return input;
+}
+
+void sp_input_stop_when(sp_input *input, bool (*should_stop)(void *ctx), void *ctx) {
+    input->should_stop = should_stop;
+    input->ctx = ctx;
+}
+
+/* Returns when a read would not wait: there are bytes, or the other side is gone. False when told to stop. */
+static bool wait_readable(const sp_input *input, sp_error *err) {
+    if (input->is_regular) return true;
+    struct pollfd wait = {.fd = input->fd, .events = POLLIN};
+    for (;;) {
+        if (input->should_stop && input->should_stop(input->ctx))
+            return sp_fail(err, SP_ERR_CANCEL, "%s: stopped while waiting for line %zu", input->path,
+                           input->i_line + 1);
+        if (poll(&wait, 1, POLL_MS) > 0) return true;
+    }
 }
 
 /* Makes room behind `filled` and reads once. 1: got bytes, 0: end, -1: error. */
@@ -72,8 +103,9 @@ static int fill(sp_input *input, sp_error *err) {
         input->room = room;
     }
     for (;;) {
+        if (!wait_readable(input, err)) return -1;
         ssize_t got = read(input->fd, input->window + input->filled, input->room - input->filled);
-        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (got < 0) {
             sp_fail_errno(err, "%s: reading line %zu", input->path, input->i_line + 1);
             return -1;
@@ -103,13 +135,14 @@ static int next_raw(sp_input *input, sp_line *line, sp_error *err) {
             if (!lf && here == 0 && !too_long) return 0;
             size_t n_bytes = lf ? (size_t)(lf - start) : here;
             input->begin += n_bytes + (lf ? 1 : 0);
-            *line = (sp_line){start, n_bytes, ++input->i_line, too_long};
+            too_long |= n_bytes > SP_INPUT_LINE_BYTES;
+            *line = (sp_line){start, too_long ? KEPT_BYTES : n_bytes, ++input->i_line, too_long};
             return 1;
         }
         if (here > SP_INPUT_LINE_BYTES) { /* drop the rest of it, keep its head for the message */
             too_long = true;
-            input->filled = input->begin + 64;
-            here = 64;
+            input->filled = input->begin + KEPT_BYTES;
+            here = KEPT_BYTES;
         }
         scanned = here;
         int got = fill(input, err);
@@ -137,7 +170,7 @@ int sp_input_next(sp_input *input, sp_line *line, sp_error *err) {
             line->n_bytes -= 3;
         }
         if (line->n_bytes && line->text[line->n_bytes - 1] == '\r') line->n_bytes--;
-        if (!is_blank(line->text, line->n_bytes)) return 1;
+        if (line->too_long || !is_blank(line->text, line->n_bytes)) return 1;
     }
 }
 

@@ -6,11 +6,13 @@
 #ifndef SPILL_JOBS_INPUT_H
 #define SPILL_JOBS_INPUT_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "util/error.h"
 
-enum { SP_INPUT_LINE_BYTES = 256 << 20 }; /* a longer line is given out cut, with too_long set */
+enum { SP_INPUT_LINE_BYTES = 32 << 20 }; /* of a longer line only the head is given out, with too_long set */
 
 typedef struct {
     const char *text; /* valid until the next call; without its line end */
@@ -21,8 +23,12 @@ typedef struct {
 
 typedef struct sp_input sp_input;
 
+/* A device that never ends is refused. A FIFO is not waited for here but in the first sp_input_next. */
 sp_input *sp_input_open(const char *path, sp_error *err) SP_MUST_CHECK;
-/* 1: a line; 0: the end; -1: a read error, in err. */
+/* Whether to give up waiting for bytes that do not come (a terminal, a slow pipe); asked several times a second then.
+ */
+void sp_input_stop_when(sp_input *input, bool (*should_stop)(void *ctx), void *ctx);
+/* 1: a line; 0: the end; -1: a failure, in err: SP_ERR_CANCEL when should_stop ended the wait, else a read error. */
 int sp_input_next(sp_input *input, sp_line *line, sp_error *err) SP_MUST_CHECK;
 uint64_t sp_input_bytes_read(const sp_input *input);
 /* XXH3-128 of all bytes given out so far, as 32 hex digits into text[33]. */

@@ -6,9 +6,6 @@
  * The look-ahead is what planning sees of the input; rows beyond it are parsed when a place for them is free. */
 #include "jobs/job.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +23,16 @@
 #include "util/clock.h"
 #include "util/size.h"
 
-enum { LOOK_AHEAD_ROWS = 256 };
+/* What planning sees of the input. EARLY_ERRORS bounds what bad rows take until there is a file for their lines,
+ * UNKNOWN_ROW_TOKENS is what a row beyond the look-ahead may need (address space alone until it does). */
+enum { LOOK_AHEAD_ROWS = 256, LOOK_AHEAD_BYTES = 64 << 20, EARLY_ERRORS = 4096, UNKNOWN_ROW_TOKENS = 1 << 17 };
+
+/* A bad row found before the results file is open. */
+typedef struct {
+    char *custom_id, *message; /* heap */
+    size_t i_line;
+    sp_row_code code;
+} early_error;
 
 typedef struct {
     const sp_job_options *options;
@@ -50,11 +56,12 @@ typedef struct {
     bool input_is_dry;
     sp_row *queue[LOOK_AHEAD_ROWS]; /* ring of good rows not started yet */
     size_t queue_head, n_queued;
-    sp_buf early_errors; /* result lines of bad rows found before the results file is open */
+    size_t queued_bytes; /* of their lines */
+    early_error *early;  /* [EARLY_ERRORS], NULL once they are written */
+    size_t n_early;
     size_t queued_prompt_tokens, queued_new_tokens, longest_row_tokens;
 
     sp_rundir rundir;
-    bool has_rundir;
     sp_result_context context;
     sp_writer results, out;
     sp_buf line;
@@ -73,19 +80,41 @@ static bool put_line(job *j, const char *line, size_t n_bytes, sp_error *err) {
     return false;
 }
 
-/* A bad row's line; before the results file is open it waits in early_errors. */
-static bool put_error(job *j, const char *custom_id, size_t i_line, sp_row_code code, const char *message,
-                      sp_error *err) {
-    bool is_early = j->results.fd < 0 && j->out.fd < 0;
-    sp_buf *line = is_early ? &j->early_errors : &j->line;
-    if (!is_early) sp_buf_clear(line);
-    if (!sp_result_error(line, &j->context, custom_id, i_line, code, message))
+static bool write_error(job *j, const char *custom_id, size_t i_line, sp_row_code code, const char *message,
+                        sp_error *err) {
+    sp_buf_clear(&j->line);
+    if (!sp_result_error(&j->line, &j->context, custom_id, i_line, code, message))
         return sp_fail(err, SP_ERR_MEMORY, "%s: no memory for its result line", custom_id);
+    if (!put_line(j, j->line.data, j->line.n_bytes, err)) return false;
     j->result->n_done++;
     j->result->n_errors++;
     sp_job_row event = {.custom_id = custom_id, .error_message = message};
     if (j->events->row) j->events->row(j->events->ctx, &event);
-    return is_early || put_line(j, line->data, line->n_bytes, err);
+    return true;
+}
+
+/* A bad row's line; before the results file is open it waits. */
+static bool put_error(job *j, const char *custom_id, size_t i_line, sp_row_code code, const char *message,
+                      sp_error *err) {
+    if (!j->early) return write_error(j, custom_id, i_line, code, message, err);
+    early_error *early = &j->early[j->n_early++];
+    *early = (early_error){strdup(custom_id), strdup(message), i_line, code};
+    SP_CHECK(early->custom_id && early->message);
+    return true;
+}
+
+static bool put_early_errors(job *j, sp_error *err) {
+    early_error *early = j->early;
+    j->early = NULL;
+    bool good = true;
+    for (size_t i = 0; i < j->n_early; i++) {
+        good = good && write_error(j, early[i].custom_id, early[i].i_line, early[i].code, early[i].message, err);
+        free(early[i].custom_id);
+        free(early[i].message);
+    }
+    j->n_early = 0;
+    free(early);
+    return good;
 }
 
 /* Whether the answer equals what the input row expects, white space around both aside. */
@@ -127,6 +156,18 @@ static bool row_done(void *ctx, sp_row *row, sp_row_code code, const char *messa
     return good;
 }
 
+/* ---- stops ---- */
+
+static double seconds_since(uint64_t start_ns) { return (double)(sp_clock_ns() - start_ns) / 1e9; }
+
+static bool should_stop(void *ctx) {
+    job *j = ctx;
+    sp_error err = {0};
+    if (!sp_writer_sync(&j->results, false, &err)) return false; /* the next write tells */
+    if (j->options->stop_flag && *j->options->stop_flag) return true;
+    return j->options->time_limit_s > 0 && seconds_since(j->start_ns) >= j->options->time_limit_s;
+}
+
 /* ---- intake ---- */
 
 /* A good request and its prompt become a row, or an error line when the prompt is longer than the model can take. */
@@ -149,6 +190,7 @@ static sp_row_code make_row(job *j, sp_request *request, sp_row **row, sp_error 
         sp_ids_deinit(&prompt);
         return code;
     }
+    sp_request_drop_prompt(request);
     size_t max_new = sp_min_size(request->decoding.max_tokens, n_positions - prompt.n);
     *row = sp_row_new(request, &prompt, max_new, j->frontend.tokenizer, j->options->seed, err);
     return *row ? SP_ROW_OK : SP_ROW_NUMERIC;
@@ -156,6 +198,7 @@ static sp_row_code make_row(job *j, sp_request *request, sp_row **row, sp_error 
 
 static void enqueue(job *j, sp_row *row) {
     j->queue[(j->queue_head + j->n_queued++) % LOOK_AHEAD_ROWS] = row;
+    j->queued_bytes += row->request.line_bytes;
     j->queued_prompt_tokens += row->n_prompt;
     j->queued_new_tokens += row->max_new;
     j->longest_row_tokens = sp_max_size(j->longest_row_tokens, row->n_prompt + row->max_new);
@@ -166,12 +209,7 @@ static bool take_line(job *j, const sp_line *line, sp_error *err) {
     sp_request request;
     sp_error row_err = {0};
     sp_row *row = NULL;
-    sp_row_code code =
-        sp_request_parse(&request, line->text, line->n_bytes, line->i_line, &j->options->decoding, &j->shape, &row_err);
-    if (line->too_long) {
-        sp_error_clear(&row_err);
-        sp_fail(&row_err, SP_ERR_INPUT, "line %zu: longer than %d MB", line->i_line, SP_INPUT_LINE_BYTES >> 20);
-    }
+    sp_row_code code = sp_request_parse(&request, line, &j->options->decoding, &j->shape, &row_err);
     if (!sp_idset_add(&j->ids, request.custom_id)) {
         sp_error_clear(&row_err);
         sp_fail(&row_err, SP_ERR_INPUT, "custom_id: an earlier row has the same");
@@ -188,9 +226,16 @@ static bool take_line(job *j, const sp_line *line, sp_error *err) {
     return good;
 }
 
+/* Whether the look-ahead has room for one more line, be it a good row or a bad one. */
+static bool has_room(const job *j) {
+    bool is_full = j->early && j->n_early == EARLY_ERRORS;
+    return !is_full && (j->n_queued == 0 || j->queued_bytes < LOOK_AHEAD_BYTES);
+}
+
 static bool fill_queue(job *j, size_t n_wanted, sp_error *err) {
-    while (!j->input_is_dry && j->n_queued < n_wanted) {
+    while (!j->input_is_dry && j->n_queued < n_wanted && has_room(j)) {
         sp_line line;
+        if (should_stop(j)) return sp_fail(err, SP_ERR_CANCEL, "%s: stopped while reading it", j->options->input_path);
         int got = j->options->limit && j->n_lines >= j->options->limit ? 0 : sp_input_next(j->input, &line, err);
         if (got < 0) return false;
         j->input_is_dry = got == 0;
@@ -199,14 +244,21 @@ static bool fill_queue(job *j, size_t n_wanted, sp_error *err) {
     return true;
 }
 
+/* The oldest good row that waits. */
+static sp_row *dequeue(job *j) {
+    sp_row *row = j->queue[j->queue_head];
+    j->queue_head = (j->queue_head + 1) % LOOK_AHEAD_ROWS;
+    j->n_queued--;
+    j->queued_bytes -= row->request.line_bytes;
+    return row;
+}
+
 static bool next_row(void *ctx, sp_row **row, sp_error *err) {
     job *j = ctx;
     *row = NULL;
     if (j->n_queued == 0 && !fill_queue(j, 1, err)) return false;
     if (j->n_queued == 0) return true;
-    *row = j->queue[j->queue_head];
-    j->queue_head = (j->queue_head + 1) % LOOK_AHEAD_ROWS;
-    j->n_queued--;
+    *row = dequeue(j);
     return true;
 }
 
@@ -220,8 +272,6 @@ static uint64_t rss_bytes(void) {
     fclose(file);
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
-
-static double seconds_since(uint64_t start_ns) { return (double)(sp_clock_ns() - start_ns) / 1e9; }
 
 static void pass_done(void *ctx, const sp_batch_pass *pass, sp_row *const *running, size_t n_running) {
     job *j = ctx;
@@ -247,14 +297,6 @@ static void pass_done(void *ctx, const sp_batch_pass *pass, sp_row *const *runni
         .all_rows_known = j->input_is_dry,
     };
     j->events->passed(j->events->ctx, &progress);
-}
-
-static bool should_stop(void *ctx) {
-    job *j = ctx;
-    sp_error err = {0};
-    if (!sp_writer_sync(&j->results, false, &err)) return false; /* the next write tells */
-    if (j->options->stop_flag && *j->options->stop_flag) return true;
-    return j->options->time_limit_s > 0 && seconds_since(j->start_ns) >= j->options->time_limit_s;
 }
 
 /* ---- opening ---- */
@@ -296,11 +338,27 @@ static bool same_file(const char *a, const char *b) {
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+static bool same_as_open(const char *path, int fd) {
+    struct stat x, y;
+    return stat(path, &x) == 0 && fstat(fd, &y) == 0 && S_ISREG(y.st_mode) && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+/* The input must not grow by the results: neither rows.jsonl >> rows.jsonl nor "-" from the file that stdout is. */
+static bool check_stdout(const job *j, sp_error *err) {
+    const char *input = j->options->input_path;
+    if (!j->options->to_stdout) return true;
+    bool is_input = same_as_open(strcmp(input, "-") == 0 ? "/dev/stdin" : input, STDOUT_FILENO);
+    for (size_t i = 0; i < j->model->n_files; i++) is_input |= same_as_open(j->model->files[i].path, STDOUT_FILENO);
+    return !is_input || sp_fail(err, SP_ERR_USAGE, "stdout: is a file that this run reads; name another file with -o");
+}
+
 /* -o must not name something that the job reads. */
 static bool check_output(const job *j, sp_error *err) {
     const char *output = j->options->output_path;
+    if (!check_stdout(j, err)) return false;
     if (!output) return true;
-    if (same_file(output, j->options->input_path))
+    if (same_file(output, strcmp(j->options->input_path, "-") == 0 ? "/dev/stdin" : j->options->input_path))
         return sp_fail(err, SP_ERR_USAGE, "%s: is the input; name another file with -o", output);
     for (size_t i = 0; i < j->model->n_files; i++)
         if (same_file(output, j->model->files[i].path))
@@ -324,12 +382,18 @@ static bool plan_job(job *j, sp_error *err) {
         .new_tokens = j->queued_new_tokens,
         .row_tokens_max = j->longest_row_tokens,
     };
-    return sp_plan_build(j->model, &j->machine, &j->request, &j->plan, err);
+    if (!j->input_is_dry) {
+        size_t n_tokens = sp_min_size(j->model->arch.n_positions, UNKNOWN_ROW_TOKENS);
+        j->request.row_tokens_max = sp_max_size(j->longest_row_tokens, n_tokens);
+    }
+    if (sp_plan_build(j->model, &j->machine, &j->request, &j->plan, err)) return true;
+    if (err->code == SP_ERR_MEMORY) err->code = SP_ERR_USAGE; /* too small a --memory, told before any work */
+    return false;
 }
 
 static bool open_results(job *j, sp_error *err) {
+    if (j->options->to_stdout && !sp_writer_open_fd(&j->out, STDOUT_FILENO, "stdout", err)) return false;
     if (!sp_rundir_create(&j->rundir, j->options->home, err)) return false;
-    j->has_rundir = true;
     char path[4200];
     if (j->options->output_path)
         snprintf(path, sizeof path, "%s", j->options->output_path);
@@ -339,26 +403,21 @@ static bool open_results(job *j, sp_error *err) {
     snprintf(j->result->run_id, sizeof j->result->run_id, "%s", j->rundir.id);
     if (!sp_writer_open(&j->results, path, err)) {
         sp_rundir_discard(&j->rundir);
-        j->has_rundir = false;
         return false;
-    }
-    return !j->options->to_stdout || sp_writer_open_fd(&j->out, STDOUT_FILENO, "stdout", err);
-}
-
-/* Error lines found before there was a file for them, line by line. */
-static bool put_early_errors(job *j, sp_error *err) {
-    for (size_t at = 0; at < j->early_errors.n_bytes;) {
-        char *line = j->early_errors.data + at;
-        size_t n_bytes = (size_t)((char *)memchr(line, '\n', j->early_errors.n_bytes - at) - line) + 1;
-        if (!put_line(j, line, n_bytes, err)) return false;
-        at += n_bytes;
     }
     return true;
 }
 
 static bool read_ahead(job *j, sp_error *err) {
     j->input = sp_input_open(j->options->input_path, err);
-    if (!j->input || !fill_queue(j, LOOK_AHEAD_ROWS, err)) return false;
+    if (!j->input) return false;
+    sp_input_stop_when(j->input, should_stop, j);
+    j->early = calloc(EARLY_ERRORS, sizeof *j->early);
+    SP_CHECK(j->early != NULL);
+    if (!fill_queue(j, LOOK_AHEAD_ROWS, err)) {
+        if (err->code == SP_ERR_IO) err->code = SP_ERR_INPUT; /* unreadable, told before any work */
+        return false;
+    }
     return j->n_lines > 0 ||
            sp_fail(err, SP_ERR_INPUT, "%s: no row found, at least one JSON line wanted", j->options->input_path);
 }
@@ -404,16 +463,16 @@ static bool write_manifest(job *j, const char *state, sp_error *err) {
 }
 
 static void close_job(job *j) {
-    while (j->n_queued) {
-        sp_row_free(j->queue[j->queue_head]);
-        j->queue_head = (j->queue_head + 1) % LOOK_AHEAD_ROWS;
-        j->n_queued--;
+    while (j->n_queued) sp_row_free(dequeue(j));
+    for (size_t i = 0; i < j->n_early; i++) {
+        free(j->early[i].custom_id);
+        free(j->early[i].message);
     }
+    free(j->early);
     sp_writer_close(&j->results);
     sp_writer_close(&j->out);
     sp_input_close(j->input);
     sp_idset_deinit(&j->ids);
-    sp_buf_deinit(&j->early_errors);
     sp_buf_deinit(&j->line);
     sp_device_close(j->device);
     sp_pool_free(j->pool);
@@ -448,7 +507,7 @@ static bool run_batch(job *j, sp_error *err) {
     };
     bool good = put_early_errors(j, err) && sp_batch_run(&setup, &j->result->stopped, err);
     sp_engine_close(engine);
-    if (!good && j->reader_left) { /* not a failure of ours: as if stopped */
+    if (!good && (j->reader_left || err->code == SP_ERR_CANCEL)) { /* not a failure of ours: as if stopped */
         sp_error_clear(err);
         j->result->stopped = true;
         good = true;

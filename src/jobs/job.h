@@ -86,7 +86,8 @@ typedef struct {
     char results_path[4096];
 } sp_job_result;
 
-/* Runs it to its end. False: a failure, nothing finished is lost (result tells how far it came). */
+/* Runs it to its end. False: a failure, nothing finished is lost (result tells how far it came). Stopped before there
+ * was a row to run: false with SP_ERR_CANCEL, nothing is written. */
 bool sp_job_run(const sp_job_options *options, const sp_job_events *events, sp_job_result *result,
                 sp_error *err) SP_MUST_CHECK;
 

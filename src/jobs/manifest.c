@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "util/clock.h"
+#include "util/json.h"
 #include "util/version.h"
 
 static json_t *time_text(int64_t wall_s) {
@@ -18,13 +19,14 @@ static json_t *time_text(int64_t wall_s) {
 static json_t *model_section(const sp_manifest *m) {
     json_t *files = json_array();
     for (size_t i = 0; i < m->model->n_files; i++)
-        json_array_append_new(files, json_pack("{s:s,s:I}", "path", m->model->files[i].path, "bytes",
+        json_array_append_new(files, json_pack("{s:o,s:I}", "path", sp_json_text(m->model->files[i].path), "bytes",
                                                (json_int_t)m->model->files[i].n_bytes));
     json_t *stops = json_array();
     for (size_t i = 0; i < m->stops->n; i++) json_array_append_new(stops, json_integer(m->stops->ids[i]));
-    return json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:o,s:o}", "path", m->model->path, "name", m->model->name, "family",
-                     m->model->arch.family, "hash", m->model_hash, "parameters", (json_int_t)m->model->n_params,
-                     "weight_bytes", (json_int_t)m->model->weight_bytes, "files", files, "stop_ids", stops);
+    return json_pack("{s:o,s:s,s:s,s:s,s:I,s:I,s:o,s:o}", "path", sp_json_text(m->model->path), "name", m->model->name,
+                     "family", m->model->arch.family, "hash", m->model_hash, "parameters",
+                     (json_int_t)m->model->n_params, "weight_bytes", (json_int_t)m->model->weight_bytes, "files", files,
+                     "stop_ids", stops);
 }
 
 static json_t *parameters_section(const sp_job_options *options) {
@@ -58,10 +60,11 @@ static json_t *result_section(const sp_job_result *result) {
 }
 
 json_t *sp_manifest_json(const sp_manifest *m) {
-    json_t *input = json_pack("{s:s,s:s?}", "path", m->options->input_path, "xxh3_128", m->input_hash);
-    return json_pack("{s:s,s:s,s:s,s:o,s:o,s:s?,s:o,s:o,s:o,s:o,s:o,s:s,s:o}", "run", m->run_id, "state", m->state,
+    json_t *input = json_pack("{s:o,s:s?}", "path", sp_json_text(m->options->input_path), "xxh3_128", m->input_hash);
+    return json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "run", m->run_id, "state", m->state,
                      "version", SP_VERSION, "created", time_text(m->created_s), "updated", time_text(sp_clock_wall_s()),
-                     "command", m->options->command, "model", model_section(m), "input", input, "parameters",
-                     parameters_section(m->options), "machine", machine_section(m), "plan", plan_section(m->plan),
-                     "results", m->result->results_path, "result", result_section(m->result));
+                     "command", sp_json_text(m->options->command ? m->options->command : ""), "model", model_section(m),
+                     "input", input, "parameters", parameters_section(m->options), "machine", machine_section(m),
+                     "plan", plan_section(m->plan), "results", sp_json_text(m->result->results_path), "result",
+                     result_section(m->result));
 }

@@ -72,7 +72,7 @@ static bool take_max_tokens(sp_request *request, const char *field, const json_t
 }
 
 static bool take_temperature(sp_request *request, const char *field, const json_t *value, sp_error *err) {
-    return read_number(value, field, 0, 100, &request->decoding.temperature, err);
+    return read_number(value, field, 0, SP_TEMPERATURE_MAX, &request->decoding.temperature, err);
 }
 
 static bool take_top_p(sp_request *request, const char *field, const json_t *value, sp_error *err) {
@@ -147,6 +147,9 @@ static bool take_logit_bias(sp_request *request, const char *field, const json_t
         decoding->bias[decoding->n_bias++] = (sp_logit_bias){(int32_t)id, (float)bias};
     }
     qsort(decoding->bias, decoding->n_bias, sizeof *decoding->bias, compare_bias);
+    for (size_t i = 1; i < decoding->n_bias; i++)
+        if (decoding->bias[i].id == decoding->bias[i - 1].id)
+            return sp_fail(err, SP_ERR_INPUT, "%s: id %d found twice, once wanted", field, (int)decoding->bias[i].id);
     return true;
 }
 
@@ -408,19 +411,46 @@ static bool name_row(sp_request *request, sp_error *err) {
     return true;
 }
 
-sp_row_code sp_request_parse(sp_request *request, const char *line, size_t n_bytes, size_t i_line,
-                             const sp_decoding *defaults, sp_shape *shape, sp_error *err) {
-    *request = (sp_request){.i_line = i_line, .decoding = *defaults};
+/* A row with an integer past 64 bits: read for its name and for the field that does not take it. Such a number that
+ * would reach nothing but the template is refused too, since it could not be written out as it came. */
+static bool read_wide_line(sp_request *request, sp_shape shape, const char *what, sp_error *err) {
+    return read_line(request, &shape, err) &&
+           sp_fail(err, SP_ERR_INPUT, "%s: an integer past 64 bits found; write it as a string", what);
+}
+
+sp_row_code sp_request_parse(sp_request *request, const sp_line *line, const sp_decoding *defaults, sp_shape *shape,
+                             sp_error *err) {
+    *request = (sp_request){.i_line = line->i_line, .line_bytes = line->n_bytes, .decoding = *defaults};
     char what[32];
-    snprintf(what, sizeof what, "line %zu", i_line);
-    request->line = sp_json_parse(line, n_bytes, what, err);
+    bool is_wide = false;
+    snprintf(what, sizeof what, "line %zu", line->i_line);
+    if (line->too_long)
+        sp_fail(err, SP_ERR_INPUT, "%s: longer than %d MB", what, SP_INPUT_LINE_BYTES >> 20);
+    else
+        request->line = sp_json_parse_wide(line->text, line->n_bytes, what, &is_wide, err);
     bool named = name_row(request, err);
     if (!request->line) return SP_ROW_INVALID_JSON;
     if (!json_is_object(request->line)) {
         refuse(err, what, request->line, "an object");
         return SP_ROW_INVALID_JSON;
     }
-    return named && read_line(request, shape, err) ? SP_ROW_OK : SP_ROW_INVALID_REQUEST;
+    bool good = named && (is_wide ? read_wide_line(request, *shape, what, err) : read_line(request, shape, err));
+    return good ? SP_ROW_OK : SP_ROW_INVALID_REQUEST;
+}
+
+void sp_request_drop_prompt(sp_request *request) {
+    json_t *kept = json_array();
+    json_t *body = json_object_get(request->line, "body");
+    json_t *id = json_object_get(request->line, "custom_id");
+    json_t *stop = json_object_get(json_is_object(body) ? body : request->line, "stop");
+    SP_CHECK(kept != NULL);
+    if (id) SP_CHECK(json_array_append(kept, id) == 0);
+    if (stop) SP_CHECK(json_array_append(kept, stop) == 0);
+    if (request->expected) SP_CHECK(json_array_append(kept, (json_t *)request->expected) == 0);
+    json_decref(request->line);
+    request->line = kept;
+    request->prompt = request->system = NULL;
+    request->messages = request->tools = request->documents = request->template_kwargs = NULL;
 }
 
 void sp_request_deinit(sp_request *request) {

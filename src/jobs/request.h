@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "engine/sample.h"
+#include "jobs/input.h"
 #include "util/arena.h"
 #include "util/error.h"
 
@@ -27,6 +28,8 @@ typedef enum {
     SP_ROW_CODE_COUNT
 } sp_row_code;
 const char *sp_row_code_name(sp_row_code code);
+
+enum { SP_TEMPERATURE_MAX = 100 };
 
 /* How a row is decoded: from its own fields, else from the command's defaults. */
 typedef struct {
@@ -47,8 +50,9 @@ typedef struct {
 
 typedef struct {
     sp_arena arena;
-    json_t *line;          /* the whole line, owned; the json_t below are borrowed from it */
-    size_t i_line;         /* from 1 */
+    json_t *line;  /* the whole line, owned; the json_t below are borrowed from it */
+    size_t i_line; /* from 1 */
+    size_t line_bytes;
     const char *custom_id; /* the row's own, or row-NNNNNN; NUL-terminated, no NUL inside */
     const char *prompt;    /* shape prompt */
     size_t prompt_bytes;
@@ -63,11 +67,14 @@ typedef struct {
 /* The command's defaults; sp_decoding_default() is what PRODUCT says. */
 sp_decoding sp_decoding_default(void);
 
-/* Parses line i_line. *shape is UNKNOWN before the first valid row and set by it. On failure returns the code and fills
+/* Parses a line. *shape is UNKNOWN before the first valid row and set by it. On failure returns the code and fills
  * err with the message; request still has custom_id (the row's, if it could be read) and must be deinit-ed in every
  * case. */
-sp_row_code sp_request_parse(sp_request *request, const char *line, size_t n_bytes, size_t i_line,
-                             const sp_decoding *defaults, sp_shape *shape, sp_error *err);
+sp_row_code sp_request_parse(sp_request *request, const sp_line *line, const sp_decoding *defaults, sp_shape *shape,
+                             sp_error *err);
+/* Gives up all that only the prompt is made of (messages, tools, documents, fields that are passed over), so that a row
+ * that waits takes no more memory than its answer needs. */
+void sp_request_drop_prompt(sp_request *request);
 void sp_request_deinit(sp_request *request);
 
 #endif

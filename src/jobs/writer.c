@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,7 +17,8 @@ static bool adopt(sp_writer *writer, int fd, const char *path, sp_error *err) {
     struct stat st;
     if (fstat(fd, &st) != 0) return sp_fail_errno(err, "%s", path);
     *writer = (sp_writer){.fd = fd, .is_regular = S_ISREG(st.st_mode), .synced_ns = sp_clock_ns()};
-    writer->end_bytes = writer->is_regular ? (uint64_t)st.st_size : 0;
+    off_t at = writer->is_regular ? lseek(fd, 0, fcntl(fd, F_GETFL) & O_APPEND ? SEEK_END : SEEK_CUR) : 0;
+    writer->end_bytes = at > 0 ? (uint64_t)at : 0;
     writer->path = strdup(path);
     SP_CHECK(writer->path != NULL);
     return true;
@@ -34,6 +36,14 @@ bool sp_writer_open(sp_writer *writer, const char *path, sp_error *err) {
         close(fd);
         return false;
     }
+    /* The lock goes when the descriptor does, also when the process is killed. Where a file system has none, go on. */
+    if (writer->is_regular && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        sp_fail(err, SP_ERR_USAGE, "%s: another run writes its results there; name another file with -o", path);
+        sp_writer_close(writer);
+        return false;
+    }
+    struct stat st;
+    if (fstat(fd, &st) == 0 && writer->is_regular) writer->end_bytes = (uint64_t)st.st_size;
     if (writer->end_bytes == 0) return true;
     sp_fail(err, SP_ERR_USAGE, "%s: holds %llu bytes that are not this job's results; name another file with -o", path,
             (unsigned long long)writer->end_bytes);
@@ -43,11 +53,25 @@ bool sp_writer_open(sp_writer *writer, const char *path, sp_error *err) {
 
 bool sp_writer_open_fd(sp_writer *writer, int fd, const char *name, sp_error *err) {
     *writer = (sp_writer){.fd = -1};
-    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    if (copy < 0) return sp_fail_errno(err, "%s", name);
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3), flags = fcntl(fd, F_GETFL);
+    if (copy < 0 || flags < 0 || (flags & O_ACCMODE) == O_RDONLY) {
+        if (copy >= 0) close(copy);
+        return sp_fail(err, SP_ERR_USAGE, "%s: closed, or not open for writing; name a file with -o", name);
+    }
     if (adopt(writer, copy, name, err)) return true;
     close(copy);
     return false;
+}
+
+/* Cuts off a line of which n_bytes were written, unless somebody else has written behind it. */
+static void cut_back(const sp_writer *writer, size_t n_bytes, sp_error *err) {
+    struct stat st;
+    if (n_bytes == 0 || !writer->is_regular) return;
+    bool is_ours = fstat(writer->fd, &st) == 0 && (uint64_t)st.st_size == writer->end_bytes + n_bytes;
+    if (!is_ours || ftruncate(writer->fd, (off_t)writer->end_bytes) != 0)
+        sp_error_wrap(err, "half a line is left at byte %llu", (unsigned long long)writer->end_bytes);
+    else
+        lseek(writer->fd, (off_t)writer->end_bytes, SEEK_SET);
 }
 
 bool sp_writer_line(sp_writer *writer, const char *line, size_t n_bytes, sp_error *err) {
@@ -57,8 +81,7 @@ bool sp_writer_line(sp_writer *writer, const char *line, size_t n_bytes, sp_erro
         if (put < 0) {
             writer->is_closed_by_reader = errno == EPIPE;
             sp_fail_errno(err, "%s: writing a result", writer->path);
-            if (done > 0 && writer->is_regular && ftruncate(writer->fd, (off_t)writer->end_bytes) != 0)
-                sp_error_wrap(err, "half a line is left at byte %llu", (unsigned long long)writer->end_bytes);
+            cut_back(writer, done, err);
             return false;
         }
         done += (size_t)put;

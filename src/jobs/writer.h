@@ -18,9 +18,10 @@ typedef struct {
     uint64_t synced_ns, n_unsynced;
 } sp_writer;
 
-/* Opens path for appending, creating it. A regular file that holds anything already is refused. */
+/* Opens path for appending, creating it, and locks it. A regular file that holds anything already or that another run
+ * writes to is refused. */
 bool sp_writer_open(sp_writer *writer, const char *path, sp_error *err) SP_MUST_CHECK;
-/* Writes to a descriptor that stays the caller's (stdout). */
+/* Writes to a descriptor that stays the caller's (stdout); one that cannot be written is refused. */
 bool sp_writer_open_fd(sp_writer *writer, int fd, const char *name, sp_error *err) SP_MUST_CHECK;
 /* One line with its LF. On failure a regular file is cut back to whole lines. */
 bool sp_writer_line(sp_writer *writer, const char *line, size_t n_bytes, sp_error *err) SP_MUST_CHECK;

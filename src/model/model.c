@@ -11,6 +11,7 @@
 #include "model/family.h"
 #include "model/gguf_file.h"
 #include "util/json.h"
+#include "util/utf8.h"
 
 enum { CONFIG_MAX_BYTES = 4 << 20, STOP_IDS_MAX = 64 };
 
@@ -42,7 +43,10 @@ static const char *name_of(sp_arena *arena, const char *path) {
         last = slash ? slash + 1 : real;
         n_bytes = start + strlen(last);
     }
-    const char *name = sp_arena_text(arena, last, n_bytes - start);
+    sp_buf utf8 = {0}; /* results are JSON, whatever bytes the path has */
+    SP_CHECK(sp_utf8_lossy(&utf8, last, n_bytes - start));
+    const char *name = sp_arena_text(arena, utf8.data ? utf8.data : "", utf8.n_bytes);
+    sp_buf_deinit(&utf8);
     free(real);
     return name;
 }

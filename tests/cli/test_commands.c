@@ -42,6 +42,10 @@ static const struct {
     {"run --memory 4X a b", 2, NULL, "a size such as 4G"},
     {"run --time-limit 5y a b", 2, NULL, "a time such as 90m"},
     {"run --date 2026-02-31 a b", 2, NULL, "a date YYYY-MM-DD wanted"},
+    {"run --temperature 1e39 a b", 2, NULL, "--temperature: 1e39 found"},
+    {"run '' b", 2, NULL, "an empty argument"},
+    {"run " MODEL " /dev/zero", 2, NULL, "a device found"},
+    {"run --memory 1 " MODEL " " ROWS, 2, NULL, "would do"},
     {"run --mode fp16 a b", 2, NULL, "bf16|fp32 wanted"},
     {"run --precision 8bit a b", 2, NULL, "not supported yet"},
     {"run --quiet=yes a b", 2, NULL, "takes no value"},
@@ -116,6 +120,21 @@ static void test_tokenize_shapes(void **state) {
     program_run_free(&run);
 }
 
+/* transformers writes 10^30 for "no limit": beyond any integer, and to be passed over. */
+static void test_model_max_length_of_transformers(void **state) {
+    (void)state;
+    program_run run =
+        run_shell("cp -r " MODEL
+                  " \"$SPILL_HOME/wide\" && sed -i "
+                  "'s/\\\"model_max_length\\\": 1024/\\\"model_max_length\\\": 1000000000000000019884624838656/' "
+                  "\"$SPILL_HOME/wide/tokenizer_config.json\" && "
+                  "exec \"$SPILL\" tokenize --limit 1 \"$SPILL_HOME/wide\" " ROWS,
+                  NULL);
+    if (run.status != 0) fail_msg("%s", run.err);
+    assert_non_null(strstr(run.out, "\"prompt\":"));
+    program_run_free(&run);
+}
+
 static void test_plain_text(void **state) {
     (void)state;
     static const char row[] = "{\"custom_id\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"x<|im_end|>y\"}]}\n";
@@ -136,6 +155,65 @@ static void test_plain_text(void **state) {
     program_run_free(&usual);
 }
 
+/* Standard streams that are closed, full or read-only; what the shell makes of them is part of the command. */
+static void test_odd_streams(void **state) {
+    (void)state;
+    static const struct {
+        const char *command;
+        int status;
+        const char *err;
+    } ways[] = {
+        {"exec \"$SPILL\" --help >/dev/full", 1, "No space left"},
+        {"exec \"$SPILL\" run --help >/dev/full", 1, "No space left"},
+        {"exec \"$SPILL\" --version >&-", 1, "stdout"},
+        {"exec \"$SPILL\" run --limit 1 " MODEL " " ROWS " >&-", 2, "stdout: closed"},
+        {"exec \"$SPILL\" run --limit 1 " MODEL " - <&-", 2, "-: reading line 1"},
+        {"cp " ROWS " $SPILL_HOME/r.jsonl; exec \"$SPILL\" run " MODEL " $SPILL_HOME/r.jsonl >>$SPILL_HOME/r.jsonl", 2,
+         "stdout: is a file that this run reads"},
+        {"exec \"$SPILL\" run " MODEL " - <$SPILL_HOME/r.jsonl -o $SPILL_HOME/r.jsonl", 2, "is the input"},
+        /* nothing that is opened may become stdout or stderr */
+        {"\"$SPILL\" run --limit 1 " MODEL " " ROWS " -o $SPILL_HOME/o.jsonl >&- 2>&-; wc -l <$SPILL_HOME/o.jsonl >&2",
+         0, "1\n"},
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        program_run run = run_shell(ways[i].command, NULL);
+        if (run.status != ways[i].status || !strstr(run.err, ways[i].err))
+            fail_msg("%s: status %d, %.300s", ways[i].command, run.status, run.err);
+        program_run_free(&run);
+    }
+}
+
+/* Names of any bytes: JSON stays JSON, and what people read has no control bytes and one line. */
+static void test_odd_names(void **state) {
+    (void)state;
+    program_run run = run_shell("d=\"$SPILL_HOME/$(printf 'm\\377\\033[2J')\"; cp -r " MODEL
+                                " \"$d\"; o=\"$SPILL_HOME/$(printf 'o\\377\\n\\033x')\";"
+                                "\"$SPILL\" run --limit 1 \"$d\" " ROWS " -o \"$o\" && cat \"$o\"",
+                                NULL);
+    assert_int_equal(run.status, 0);
+    for (const char *c = run.err; *c; c++) assert_true((unsigned char)*c >= 0x20 || *c == '\n');
+    assert_non_null(strstr(run.err, "o\\xff\\x0a\\x1bx"));
+    json_t *lines = result_lines(run.out);
+    const json_t *body = json_object_get(json_object_get(json_object_get(lines, "sample-000"), "response"), "body");
+    assert_string_equal(json_string_value(json_object_get(body, "model")), "m\xef\xbf\xbd\033[2J");
+    json_decref(lines);
+    program_run_free(&run);
+}
+
+static void test_json_is_all_that_json_says(void **state) {
+    (void)state;
+    static const char *const failing[] = {"run --json /nonexistent " ROWS, "run --json --top-p 2 " MODEL " " ROWS};
+    for (size_t i = 0; i < 2; i++) {
+        program_run run = run_spill(failing[i], NULL);
+        assert_int_equal(run.status, 2);
+        json_t *event = json_loads(run.err, 0, NULL);
+        assert_string_equal(json_string_value(json_object_get(event, "event")), "error");
+        assert_int_equal(json_integer_value(json_object_get(event, "status")), 2);
+        json_decref(event);
+        program_run_free(&run);
+    }
+}
+
 static void test_full_stdout_is_a_failure(void **state) {
     (void)state;
     program_run run = run_shell("exec \"$SPILL\" tokenize " MODEL " " ROWS " > /dev/full", NULL);
@@ -152,7 +230,11 @@ int main(void) {
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_output_is_untouched_by_a_refusal),
         cmocka_unit_test(test_tokenize_shapes),
+        cmocka_unit_test(test_model_max_length_of_transformers),
         cmocka_unit_test(test_plain_text),
+        cmocka_unit_test(test_odd_streams),
+        cmocka_unit_test(test_odd_names),
+        cmocka_unit_test(test_json_is_all_that_json_says),
         cmocka_unit_test(test_full_stdout_is_a_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,12 +61,12 @@ static void test_tokens_of_the_reference(void **state) {
 
 /* ---- the same bytes ---- */
 
+/* Every row of b as in a. */
 static void expect_same(json_t *a, json_t *b, const char *how) {
-    assert_int_equal(json_object_size(a), json_object_size(b));
     const char *id;
     json_t *line;
-    json_object_foreach(a, id, line) {
-        char *one = result_body(line), *other = result_body(json_object_get(b, id));
+    json_object_foreach(b, id, line) {
+        char *one = result_body(json_object_get(a, id)), *other = result_body(line);
         if (!one || !other || strcmp(one, other) != 0) fail_msg("%s, row %s:\n%s\n%s", how, id, one, other);
         free(one);
         free(other);
@@ -105,7 +105,7 @@ static void test_same_bytes(void **state) {
         {"SPILL_DISABLE_ISA=amx", "", false},
         {"SPILL_DISABLE_ISA=amx,avx512bf16", "", true},
         {"SPILL_DISABLE_ISA=amx,avx512", "", false},
-        {"SPILL_DISABLE_ISA=amx,avx512,avx2", "--rows 5", true},
+        {"SPILL_DISABLE_ISA=amx,avx512,avx2", "--rows 5 --limit 8", true}, /* plain C is slow */
     };
     const char *modes[] = {"bf16", "fp32"};
     for (size_t m = 0; m < 2; m++) {
@@ -118,6 +118,7 @@ static void test_same_bytes(void **state) {
             program_run run = run_shell(command, NULL);
             if (run.status != 0) fail_msg("%s: status %d, %.500s", command, run.status, run.err);
             json_t *got = result_lines(run.out);
+            assert_int_equal(json_object_size(got), strstr(ways[i].options, "--limit 8") ? 8 : 40);
             expect_same(want, got, command);
             json_decref(got);
             program_run_free(&run);
@@ -222,6 +223,107 @@ static void test_stops(void **state) {
     program_run_free(&run);
 }
 
+/* Bad rows before and beyond the look-ahead, and a row that needs more memory than any that planning saw. */
+static void test_rows_beyond_the_look_ahead(void **state) {
+    (void)state;
+    char *rows = calloc(1, 1 << 20);
+    size_t used = 0;
+    for (int i = 0; i < 5000; i++) used += (size_t)sprintf(rows + used, "{\"custom_id\":\"bad%d\",\"prompt\":5}\n", i);
+    for (int i = 0; i < 300; i++)
+        used += (size_t)sprintf(rows + used, "{\"custom_id\":\"r%d\",\"prompt\":\"x\",\"max_tokens\":1}\n", i);
+    sprintf(rows + used, "{\"custom_id\":\"long\",\"prompt\":\"3 lamps\",\"max_tokens\":900,\"temperature\":9}\n");
+    program_run run = run_spill("run --quiet --rows 2 " MODEL " -", rows);
+    assert_int_equal(run.status, 3);
+    json_t *lines = result_lines(run.out);
+    assert_int_equal(json_object_size(lines), 5301);
+    assert_true(json_is_object(json_object_get(json_object_get(lines, "long"), "response")));
+    const char *id;
+    json_t *line;
+    json_object_foreach(lines, id, line) { /* the first as the last: each says which run it is of */
+        const char *name = json_string_value(json_object_get(json_object_get(line, "spill"), "run"));
+        if (!name || strlen(name) < 10) fail_msg("row %s: run '%s'", id, name);
+    }
+    json_decref(lines);
+    program_run_free(&run);
+    free(rows);
+}
+
+/* Twenty megabytes of as many values as they can be: refused in a small part of the memory that the tree would take. */
+static void test_many_values(void **state) {
+    (void)state;
+    const size_t n_values = 6500000;
+    char *rows = malloc(3 * n_values + 200);
+    size_t used = (size_t)sprintf(rows, "{\"prompt\":\"x\",\"metadata\":[");
+    for (size_t i = 0; i < n_values; i++, used += 3) memcpy(rows + used, "{},", 3);
+    strcpy(rows + used, "1]}\n{\"custom_id\":\"good\",\"prompt\":\"x\",\"max_tokens\":2}\n");
+    program_run run = run_spill("run --json " MODEL " -", rows);
+    assert_int_equal(run.status, 3);
+    json_t *lines = result_lines(run.out);
+    assert_true(json_is_object(json_object_get(json_object_get(lines, "good"), "response")));
+    const char *done = strstr(run.err, "\"peak_rss_bytes\":");
+    assert_non_null(done);
+    assert_true(atoll(done + strlen("\"peak_rss_bytes\":")) < 200000000);
+    json_decref(lines);
+    program_run_free(&run);
+    free(rows);
+}
+
+/* A signal or the time limit ends a run that waits for input which does not come. */
+static void test_stopped_while_waiting(void **state) {
+    (void)state;
+    static const char *const ways[] = {
+        "sleep 3 | timeout -s INT 1 \"$SPILL\" run --quiet " MODEL " -; exit $?",
+        "(head -n 2 " ROWS "; sleep 3) | timeout -s TERM 1 \"$SPILL\" run --quiet " MODEL " -; exit $?",
+        "sleep 3 | \"$SPILL\" run --quiet --time-limit 0.5s " MODEL " -",
+        "mkfifo $SPILL_HOME/fifo; \"$SPILL\" run --quiet --time-limit 0.5s " MODEL " $SPILL_HOME/fifo",
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        program_run run = run_shell(ways[i], NULL);
+        /* timeout(1) says 124 when it had to send its signal, whatever became of it */
+        if (run.status != 75 && run.status != 124) fail_msg("%s: status %d, %.300s", ways[i], run.status, run.err);
+        assert_non_null(strstr(run.err, "stopped"));
+        program_run_free(&run);
+    }
+}
+
+/* Two runs, one results file: the second is refused while the first is at work. */
+static void test_results_file_is_locked(void **state) {
+    (void)state;
+    char *rows = calloc(1, 1 << 20);
+    for (size_t i = 0, used = 0; i < 2000; i++)
+        used += (size_t)sprintf(rows + used, "{\"prompt\":\"%zu lamps\",\"max_tokens\":900,\"temperature\":9}\n", i);
+    scratch_file("many.jsonl", rows);
+    program_run run = run_shell(
+        "cd $SPILL_HOME/..; m=$OLDPWD/" MODEL
+        "; \"$SPILL\" run --quiet --time-limit 20s $m $SPILL_HOME/many.jsonl"
+        " -o $SPILL_HOME/two & i=0; until [ -s $SPILL_HOME/two ] || [ $i -gt 150 ]; do sleep 0.1; i=$((i+1)); done;"
+        "\"$SPILL\" run --quiet $m $SPILL_HOME/many.jsonl -o $SPILL_HOME/two; status=$?; kill -INT $!; wait $!; echo "
+        "$?;"
+        "exit $status",
+        NULL);
+    assert_int_equal(run.status, 2);
+    assert_string_equal(run.out, "75\n");
+    program_run_free(&run);
+    run = run_shell("cat $SPILL_HOME/two", NULL);
+    json_decref(result_lines(run.out)); /* whole lines, none twice */
+    program_run_free(&run);
+    free(rows);
+}
+
+/* A results file that may not grow on ends in a whole line. */
+static void test_no_room_for_results(void **state) {
+    (void)state;
+    program_run run = run_shell("ulimit -f 8; \"$SPILL\" run --quiet " MODEL " " ROWS " -o $SPILL_HOME/full", NULL);
+    assert_int_equal(run.status, 1);
+    assert_non_null(strstr(run.err, "writing a result: File too large"));
+    program_run_free(&run);
+    run = run_shell("cat $SPILL_HOME/full", NULL);
+    json_t *lines = result_lines(run.out);
+    assert_true(json_object_size(lines) > 1);
+    json_decref(lines);
+    program_run_free(&run);
+}
+
 static void test_stopped_from_outside(void **state) {
     (void)state;
     program_run run = run_spill("run --quiet --time-limit 0.001s " MODEL " " ROWS, NULL);
@@ -285,6 +387,11 @@ int main(void) {
         cmocka_unit_test(test_bad_rows_do_not_disturb),
         cmocka_unit_test(test_too_long),
         cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_rows_beyond_the_look_ahead),
+        cmocka_unit_test(test_many_values),
+        cmocka_unit_test(test_stopped_while_waiting),
+        cmocka_unit_test(test_results_file_is_locked),
+        cmocka_unit_test(test_no_room_for_results),
         cmocka_unit_test(test_stopped_from_outside),
         cmocka_unit_test(test_files_and_events),
         cmocka_unit_test(test_no_control_bytes_off_a_terminal),

@@ -24,8 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes) {
     while (input && sp_input_next(input, &line, &err) > 0) {
         sp_request request;
         sp_error row_err = {0};
-        sp_row_code code =
-            sp_request_parse(&request, line.text, line.n_bytes, line.i_line, &defaults, &shape, &row_err);
+        sp_row_code code = sp_request_parse(&request, &line, &defaults, &shape, &row_err);
         SP_CHECK(request.custom_id && strlen(request.custom_id) > 0);
         SP_CHECK((code == SP_ROW_OK) == (row_err.code == SP_OK));
         SP_CHECK(code == SP_ROW_OK ||

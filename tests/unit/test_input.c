@@ -77,6 +77,46 @@ static void test_long_lines(void **state) {
     free(text);
 }
 
+/* A line past the bound is given out as such whatever its head looks like, and the next one is whole. */
+static void test_endless_line(void **state) {
+    (void)state;
+    size_t n_bytes = (size_t)SP_INPUT_LINE_BYTES + 1000;
+    char *text = malloc(n_bytes + 3);
+    memset(text, ' ', n_bytes);
+    memcpy(text + n_bytes, "\ny\n", 3);
+    sp_input *input = open_text(text, n_bytes + 3);
+    sp_line line;
+    sp_error err = {0};
+    assert_int_equal(sp_input_next(input, &line, &err), 1);
+    assert_true(line.too_long && line.i_line == 1);
+    expect_line(input, "y", 2);
+    expect_end(input);
+    free(text);
+}
+
+static bool always(void *ctx) {
+    (void)ctx;
+    return true;
+}
+
+static void test_waiting_can_be_stopped(void **state) {
+    (void)state;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", ends[0]);
+    sp_error err = {0};
+    sp_input *input = sp_input_open(path, &err);
+    assert_non_null(input);
+    sp_input_stop_when(input, always, NULL);
+    sp_line line;
+    assert_int_equal(sp_input_next(input, &line, &err), -1);
+    assert_int_equal(err.code, SP_ERR_CANCEL);
+    sp_input_close(input);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void test_refusals(void **state) {
     (void)state;
     sp_error err = {0};
@@ -115,8 +155,10 @@ static void test_idset(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_line_ends), cmocka_unit_test(test_nothing), cmocka_unit_test(test_long_lines),
-        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_sample),  cmocka_unit_test(test_idset),
+        cmocka_unit_test(test_endless_line), cmocka_unit_test(test_waiting_can_be_stopped),
+        cmocka_unit_test(test_line_ends),    cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_long_lines),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_sample),       cmocka_unit_test(test_idset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

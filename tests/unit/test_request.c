@@ -14,7 +14,7 @@
 static sp_row_code parse(sp_request *request, const char *line, sp_shape *shape, sp_error *err) {
     sp_decoding defaults = sp_decoding_default();
     *err = (sp_error){0};
-    return sp_request_parse(request, line, strlen(line), 17, &defaults, shape, err);
+    return sp_request_parse(request, &(sp_line){line, strlen(line), 17, false}, &defaults, shape, err);
 }
 
 static const struct {
@@ -60,6 +60,9 @@ static const struct {
     {"{\"prompt\":\"a\",\"top_logprobs\":5}", SP_ROW_INVALID_REQUEST, "needs logprobs"},
     {"{\"prompt\":\"a\",\"logprobs\":true,\"top_logprobs\":21}", SP_ROW_INVALID_REQUEST, "top_logprobs: 21 found"},
     {"{\"prompt\":\"a\",\"logit_bias\":{\"x\":1}}", SP_ROW_INVALID_REQUEST, "logit_bias: key 'x'"},
+    {"{\"prompt\":\"a\",\"logit_bias\":{\"5\":1,\"05\":2}}", SP_ROW_INVALID_REQUEST, "logit_bias: id 5 found twice"},
+    {"{\"prompt\":\"a\",\"seed\":99999999999999999999}", SP_ROW_INVALID_REQUEST, "seed: 1e20 found"},
+    {"{\"prompt\":\"a\",\"metadata\":{\"x\":99999999999999999999}}", SP_ROW_INVALID_REQUEST, "past 64 bits"},
     {"{\"prompt\":\"a\",\"logit_bias\":{\"5\":101}}", SP_ROW_INVALID_REQUEST, "logit_bias: 101 found"},
     {"{\"prompt\":\"a\",\"tools\":{}}", SP_ROW_INVALID_REQUEST, "tools: {} found"},
     {"{\"prompt\":\"a\",\"tool_choice\":\"required\"}", SP_ROW_INVALID_REQUEST, "tool_choice"},
@@ -110,6 +113,37 @@ static void test_names(void **state) {
     sp_request_deinit(&request);
     assert_int_equal(parse(&request, "{\"custom_id\":\"mine\",\"prompt\":5}", &shape, &err), SP_ROW_INVALID_REQUEST);
     assert_string_equal(request.custom_id, "mine");
+    sp_request_deinit(&request);
+}
+
+static void test_wide_integers_keep_the_name(void **state) {
+    (void)state;
+    sp_request request;
+    sp_error err;
+    sp_shape shape = SP_SHAPE_UNKNOWN;
+    assert_int_equal(
+        parse(&request, "{\"custom_id\":\"w\",\"prompt\":\"a\",\"metadata\":[99999999999999999999]}", &shape, &err),
+        SP_ROW_INVALID_REQUEST);
+    assert_string_equal(request.custom_id, "w");
+    assert_int_equal(shape, SP_SHAPE_UNKNOWN);
+    sp_request_deinit(&request);
+}
+
+/* What a waiting row keeps is what its answer needs. */
+static void test_drop_prompt(void **state) {
+    (void)state;
+    sp_request request;
+    sp_error err;
+    sp_shape shape = SP_SHAPE_UNKNOWN;
+    assert_int_equal(
+        parse(&request, "{\"custom_id\":\"a\",\"prompt\":\"p\",\"stop\":[\"END\"],\"expected\":\"e\",\"user\":\"u\"}",
+              &shape, &err),
+        SP_ROW_OK);
+    sp_request_drop_prompt(&request);
+    assert_null(request.prompt);
+    assert_string_equal(request.custom_id, "a");
+    assert_string_equal(request.decoding.stop[0], "END");
+    assert_string_equal(json_string_value(request.expected), "e");
     sp_request_deinit(&request);
 }
 
@@ -180,8 +214,14 @@ static void test_stop_ids(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),  cmocka_unit_test(test_names),        cmocka_unit_test(test_one_shape_per_file),
-        cmocka_unit_test(test_values), cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_stop_ids),
+        cmocka_unit_test(test_wide_integers_keep_the_name),
+        cmocka_unit_test(test_drop_prompt),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_one_shape_per_file),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_stop_ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
