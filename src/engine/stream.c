@@ -85,6 +85,9 @@ static sp_ring_ticket read_part(sp_stream *s, const sp_matrix *matrix, uint64_t 
     return sp_ring_submit(s->ring, &extent);
 }
 
+/* The slot of the unpinned chunk with this number; without slots there is none. */
+static size_t slot_of(const sp_stream *s, uint64_t number) { return (size_t)(number % sp_max_size(1, s->n_slots)); }
+
 /* Where a chunk's first byte lands in a slot. */
 static size_t place_in_slot(const sp_stream *s, const slot *to, const sp_extent *extent) {
     return to->at_bytes + sp_ring_lead_bytes(s->align_bytes, sp_extent_offset(extent));
@@ -99,7 +102,7 @@ static void submit_chunks(sp_stream *s) {
         item *it = &s->items[next->i_item];
         const sp_extent *extent = &s->schedule.extents[next->i_item];
         if (!it->pinned && next->n_unpinned >= s->n_released + s->n_slots) return;
-        slot *to = it->pinned ? NULL : &s->slots[next->n_unpinned % s->n_slots];
+        slot *to = it->pinned ? NULL : &s->slots[slot_of(s, next->n_unpinned)];
         size_t at_bytes = to ? place_in_slot(s, to, extent) : it->at_bytes;
         *(to ? &to->ticket : &it->ticket) =
             read_part(s, extent->matrix, sp_extent_offset(extent), sp_extent_bytes(extent), at_bytes, false);
@@ -116,7 +119,7 @@ static bool is_submitted(const sp_stream *s, const cursor *c) {
 
 static sp_ring_ticket ticket_at(const sp_stream *s, const cursor *c) {
     const item *it = &s->items[c->i_item];
-    return it->pinned ? it->ticket : s->slots[c->n_unpinned % s->n_slots].ticket;
+    return it->pinned ? it->ticket : s->slots[slot_of(s, c->n_unpinned)].ticket;
 }
 
 static bool has_landed(const sp_stream *s, const cursor *c) {
@@ -134,7 +137,7 @@ static bool wait_for(sp_stream *s, sp_ring_ticket ticket, sp_error *err) {
 static sp_chunk chunk_at(const sp_stream *s, const cursor *c) {
     const sp_extent *extent = &s->schedule.extents[c->i_item];
     const item *it = &s->items[c->i_item];
-    size_t at_bytes = it->pinned ? it->at_bytes : place_in_slot(s, &s->slots[c->n_unpinned % s->n_slots], extent);
+    size_t at_bytes = it->pinned ? it->at_bytes : place_in_slot(s, &s->slots[slot_of(s, c->n_unpinned)], extent);
     return (sp_chunk){s->base + at_bytes, extent->matrix, extent->weight,
                       extent->i_layer,    extent->row0,   extent->n_rows};
 }
