@@ -22,13 +22,15 @@
 #include "cli/units.h"
 #include "util/clock.h"
 #include "util/json.h"
+#include "util/size.h"
 
-enum { REDRAW_NS = 100000000, PLAIN_EVERY_S = 30, SHOWN_ROWS = 4, NAME_COLUMNS = 14 };
+enum { REDRAW_NS = 100000000, PLAIN_EVERY_S = 30, SHOWN_ROWS = 4, NAME_COLUMNS = 14, BLOCK_LINES = 3 + SHOWN_ROWS };
 
 struct sp_show {
     sp_show_style style;
     bool is_terminal;
     size_t n_lines; /* of the block on screen */
+    size_t widths[BLOCK_LINES];
     uint64_t drawn_ns;
     double plain_s; /* when the last plain line was printed */
     size_t columns;
@@ -54,14 +56,17 @@ void sp_show_lines(FILE *to, const char *lines) {
     }
 }
 
-static void clear(sp_show *show) {
-    for (; show->n_lines; show->n_lines--) fputs("\033[A\033[2K", stderr);
-    fflush(stderr);
-}
-
 static size_t terminal_columns(void) {
     struct winsize size;
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+static void clear(sp_show *show) {
+    size_t columns = terminal_columns();
+    for (; show->n_lines; show->n_lines--) /* a terminal that was made narrower since has folded the line */
+        for (size_t i = 0; i < sp_max_size(1, sp_div_up(show->widths[show->n_lines - 1], columns)); i++)
+            fputs("\033[A\033[2K", stderr);
+    fflush(stderr);
 }
 
 /* ---- JSON events ---- */
@@ -133,7 +138,7 @@ static void block_line(sp_show *show, const char *text, size_t n_bytes) {
         at += (size_t)n;
     }
     fprintf(stderr, "%.*s\n", (int)at, text);
-    show->n_lines++;
+    show->widths[show->n_lines++] = used;
 }
 
 static void SP_PRINTF(2, 3) block_printf(sp_show *show, const char *format, ...) {
