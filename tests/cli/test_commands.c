@@ -171,6 +171,9 @@ static void test_odd_streams(void **state) {
         {"cp " ROWS " $SPILL_HOME/r.jsonl; exec \"$SPILL\" run " MODEL " $SPILL_HOME/r.jsonl >>$SPILL_HOME/r.jsonl", 2,
          "stdout: is a file that this run reads"},
         {"exec \"$SPILL\" run " MODEL " - <$SPILL_HOME/r.jsonl -o $SPILL_HOME/r.jsonl", 2, "is the input"},
+        {"mkfifo $SPILL_HOME/p; (sleep 0.5; : <$SPILL_HOME/p) & exec \"$SPILL\" tokenize " MODEL " " ROWS
+         " >$SPILL_HOME/p",
+         75, ""},
         /* nothing that is opened may become stdout or stderr */
         {"\"$SPILL\" run --limit 1 " MODEL " " ROWS " -o $SPILL_HOME/o.jsonl >&- 2>&-; wc -l <$SPILL_HOME/o.jsonl >&2",
          0, "1\n"},
