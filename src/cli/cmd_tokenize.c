@@ -1,4 +1,5 @@
 /* spill tokenize: token ids and rendered prompts, for counting and for checking. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -105,8 +106,8 @@ static int run_rows(tokenize *t, sp_error *err) {
         n_bad += !one_row(t, &line, &row_err);
         n_rows++;
         if (fwrite(t->line.data, 1, t->line.n_bytes, stdout) != t->line.n_bytes) {
-            sp_fail_errno(err, "stdout");
-            got = -1;
+            if (errno != EPIPE) sp_fail_errno(err, "stdout");
+            n_bad = 0; /* main() tells of a reader that left */
             break;
         }
     }

@@ -1,4 +1,5 @@
 /* The program: finds the command, parses its options, runs it. */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -47,12 +48,14 @@ static void claim_streams(void) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) abort();
 }
 
-/* What was printed must have arrived: a full or closed stdout is a failure. */
+/* What was printed must have arrived: a full or closed stdout is a failure, a reader that left early ends the program
+ * as a signal would, without a word. */
 static int end(int status) {
     sp_error err = {0};
-    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || status) return status;
+    if (errno == EPIPE) return sp_cli_status(&(sp_error){.code = SP_ERR_CANCEL});
     sp_fail_errno(&err, "stdout");
-    return status ? status : sp_cli_fail(&err);
+    return sp_cli_fail(&err);
 }
 
 int main(int argc, char **argv) {
