@@ -85,6 +85,7 @@ __attribute__((target("amx-tile,amx-bf16"))) static void burst_amx(void *ctx, si
         uint8_t rows[16];
     } config = {.palette = 1};
     for (int i = 0; i < 8; i++) config.row_bytes[i] = 64, config.rows[i] = 16;
+    __asm__ volatile("" ::"r"(&config) : "memory"); /* GCC 12 drops all stores but those to the first 8 bytes */
     _tile_loadconfig(&config);
     _tile_zero(0);
     _tile_zero(1);

@@ -1,22 +1,27 @@
 /* Products for AMX: TDPBF16PS is the canonical dot product itself, C = C + (e + o) over a block of 32 columns for 16
- * rows by 16 tokens, so a tile that accumulates over the blocks in turn needs nothing else (docs/DESIGN.md, Numerics).
+ * lines of A by 16 of B, so a tile that accumulates over the blocks in turn needs nothing else (docs/DESIGN.md,
+ * Numerics). A has lines of 32 columns, B of 16 pairs; which operand is which is ours to choose, for a product of two
+ * numbers is the same both ways. Two tiles of each are multiplied at once, so that four products (64 cycles) pay for
+ * four tile loads.
  *
- *     A = 16 rows of weights x 32 columns, as they lie on disk      B = 16 pairs of columns x up to 16 tokens
+ *     up to 32 tokens: A = weights as they lie on disk           more: A = tokens
+ *                      B = tokens, in pairs of columns                 B = weights, interleaved in a panel
  *
- *     packed activations   [group of 16 tokens][block][16 pairs][tokens of the group] dwords of two bf16; the last
- * group is as wide as it has tokens, so that one token costs one token's bytes
+ *         tokens                                                     32 rows
+ *         +----+                                                     +-------+
+ *         | B  | 16 pairs                                            | panel | 32 KB: L1
+ *     +---+----+                                             +-------+-------+
+ *  32 | A | C    each row once, end to end            tokens | chunk |   C     to and from this thread's scratch
+ * rows+---+                                                  +-------+   a chunk of all tokens: L2
  *
- * Two row tiles times two groups are computed at once, so that a step's four products (64 cycles) pay for its four tile
- * loads. That asks for 32 bytes a cycle from each operand, which only L1 and L2 together can give:
+ * Few tokens leave no work to pay for a panel with. Many share it, and what comes out has a token in each line, as y
+ * has; for them the order is
  *
- *     for each CHUNK of columns                    B of the chunk, 32 KB for each 32 tokens, comes to L2
- *         for each 32 rows                         A of the chunk, 32 KB, goes to L1
- *             for each 32 tokens: 4 tiles of C     from and to this thread's scratch
+ *     for each chunk of columns                  512 KB of tokens stay in L2
+ *         for each 32 rows                       interleaved into the panel
+ *             for each 32 tokens: 4 tiles of C
  *
- * While the first 32 tokens take A from the matrix (whose rows would share an L1 set) it is stored tile by tile into a
- * panel that the other tokens use. With no more than 32 tokens there is no panel, and a chunk is the whole row.
- *
- * C has a row of the matrix in each line, y a token: it is transposed on leaving. */
+ * while the rows that come next, and the next chunk of the tokens, are fetched into L2. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -31,266 +36,408 @@ enum {
     BLOCK = 32,
     SIDE = 16,       /* of a tile of C; lines of every tile */
     PAIR = 2 * SIDE, /* rows, or tokens, of two tiles */
-    TILE_BYTES = 1024,
-    TILE_FLOATS = TILE_BYTES / sizeof(float),
-    CHUNK = 512,        /* 32 rows of it are 32 KB of a 48 KB L1 */
-    STRIP_ROWS = 256,   /* rows that share a chunk of B in L2 */
-    SPAN_TOKENS = 512,  /* and tokens: their C is 512 KB of a 2 MB L2, their B as much */
-    AHEAD_BYTES = 2048, /* prefetch distance along a row, into L2, as in linear_rows.inc.c */
+    LINE_BYTES = 64, /* a block of bf16, or SIDE dwords */
+    TILE_BYTES = SIDE * LINE_BYTES,
+    CHUNK = 512,       /* 32 rows of it are 32 KB of a 48 KB L1 */
+    STRIP_ROWS = 256,  /* rows that share a chunk of the tokens in L2 */
+    SPAN_TOKENS = 512, /* and tokens: their C is 512 KB of a 2 MB L2, their chunk as much */
+    FAR_BYTES = 2048,  /* prefetch distance along a row, into L2, as in linear_rows.inc.c */
+    NEAR_BLOCKS = 2,   /* and through the tokens' tiles, from L2 into L1 */
+    C_STRIDE = PAIR * sizeof(float),
 };
+
+static bool few(size_t n_tokens) { return n_tokens <= PAIR; }
 
 /* ---- activations ---- */
 
-static size_t group_tokens(size_t group, size_t n_tokens) { return sp_min_size(SIDE, n_tokens - group * SIDE); }
-
-/* Offset of a group in dwords: all before it are full. */
-static size_t group_offset(size_t group, size_t k) { return group * SIDE * sp_div_up(k, BLOCK) * SIDE; }
-
+/* few:  [group of 16 tokens][block][16 pairs][tokens of the group] dwords of two bf16
+ * many: [chunk][group of 16 tokens][block of the chunk][tokens of the group][32] bf16
+ * The last group is as wide as it has tokens. Tiles of many tokens are read with 16 lines all the same: those past a
+ * narrow group's are of no token, and what becomes of them is dropped. */
 static size_t packed_bytes(sp_mode mode, size_t n_tokens, size_t k) {
     (void)mode;
-    return n_tokens * sp_round_up(k, BLOCK) * sizeof(sp_bf16);
+    const size_t lines = n_tokens * sp_div_up(k, BLOCK);
+    return (few(n_tokens) ? lines : lines + SIDE - 1) * LINE_BYTES;
+}
+
+typedef struct {
+    uint8_t *first;
+    size_t step; /* bytes to the next block, inside a chunk for many tokens */
+    size_t stride;
+} place;
+
+static size_t group_tokens(size_t t, size_t n_tokens) { return sp_min_size(SIDE, n_tokens - t / SIDE * SIDE); }
+
+static place place_of_few(void *packed, size_t t, size_t k, size_t n_tokens) {
+    const size_t stride = group_tokens(t, n_tokens) * sizeof(uint32_t);
+    const size_t group = t / SIDE * SIDE * sp_div_up(k, BLOCK) * LINE_BYTES;
+    return (place){(uint8_t *)packed + group + t % SIDE * sizeof(uint32_t), SIDE * stride, stride};
+}
+
+static place place_of_many(void *packed, size_t t, size_t k0, size_t k, size_t n_tokens) {
+    const size_t first = k0 / CHUNK * CHUNK, n_blocks = sp_div_up(sp_min_size(CHUNK, k - first), BLOCK);
+    const size_t step = group_tokens(t, n_tokens) * LINE_BYTES, group = t / SIDE * SIDE * n_blocks;
+    uint8_t *lines = (uint8_t *)packed + (first / BLOCK * n_tokens + group + t % SIDE) * LINE_BYTES;
+    return (place){lines + (k0 - first) / BLOCK * step, step, LINE_BYTES};
+}
+
+static inline void pack_block(const float *restrict x, sp_bf16 *restrict line) {
+    for (size_t i = 0; i < BLOCK; i++) line[i] = sp_bf16_from_f32(x[i]);
+}
+
+/* A token's block to its line, or a dword to each of 16 lines. */
+static inline void pack_into(const float *x, uint8_t *out, bool in_pairs, size_t stride) {
+    if (!in_pairs) {
+        pack_block(x, (sp_bf16 *)(void *)out);
+        return;
+    }
+    sp_bf16 line[BLOCK];
+    pack_block(x, line);
+    for (size_t i = 0; i < SIDE; i++) memcpy(out + i * stride, line + 2 * i, sizeof(uint32_t));
 }
 
 static void pack_row(sp_mode mode, const float *row, size_t k0, size_t n_cols, size_t k, size_t t, size_t n_tokens,
                      void *packed) {
     (void)mode;
-    const size_t group = t / SIDE, width = group_tokens(group, n_tokens);
-    uint32_t *out = (uint32_t *)packed + group_offset(group, k) + k0 / 2 * width + t % SIDE;
-    size_t i = 0;
-    for (; i + 2 <= n_cols; i += 2, out += width)
-        *out = sp_bf16_from_f32(row[i]) | (uint32_t)sp_bf16_from_f32(row[i + 1]) << 16;
-    if (i < n_cols) {
-        *out = sp_bf16_from_f32(row[i]);
-        i += 2;
-        out += width;
+    const bool in_pairs = few(n_tokens);
+    for (size_t at = k0, next; at < k0 + n_cols; at = next) {
+        next = sp_min_size(k0 + n_cols, (at / CHUNK + 1) * CHUNK);
+        place p = in_pairs ? place_of_few(packed, t, k, n_tokens) : place_of_many(packed, t, at, k, n_tokens);
+        if (in_pairs) p.first += at / BLOCK * p.step;
+        for (; at + BLOCK <= next; at += BLOCK, p.first += p.step)
+            pack_into(row + (at - k0), p.first, in_pairs, p.stride);
+        if (at == next) continue;
+        float tail[BLOCK] = {0};
+        memcpy(tail, row + (at - k0), (next - at) * sizeof *row);
+        pack_into(tail, p.first, in_pairs, p.stride);
     }
-    if (k0 + n_cols < k) return;
-    for (; (k0 + i) % BLOCK != 0; i += 2, out += width) *out = 0;
 }
 
 /* ---- tiles ---- */
 
-/* C is tiles 0..3 (rows 0 tokens 0, rows 0 tokens 1, rows 1 ...), A 4 and 5, B 6 and 7. */
 typedef struct {
-    size_t rows[2], tokens[2]; /* of each tile of a pair; 0: there is no second */
-} tile_shape;
-
-typedef struct {
-    _Alignas(64) uint8_t panel[CHUNK / BLOCK * 2 * TILE_BYTES]; /* [block][row tile][16][32] */
+    _Alignas(64) uint8_t panel[CHUNK / BLOCK * 2 * TILE_BYTES]; /* [block][row tile][16 pairs][16 rows] */
     _Alignas(64) sp_bf16 stage[PAIR * CHUNK];                   /* dequantized rows, or a padded tail */
-    _Alignas(64) float sums[(STRIP_ROWS / PAIR) * (SPAN_TOKENS / PAIR) * 4 * TILE_FLOATS]; /* [rows][tokens][tile] */
-    tile_shape configured;
+    _Alignas(64) float sums[STRIP_ROWS * SPAN_TOKENS];          /* [rows / 32][tokens / 32][32][32], A's lines first */
 } amx_scratch;
 
-/* Loads the shape into the tiles' configuration, unless it is there. */
-static void configure(const tile_shape *shape, tile_shape *configured) {
-    if (memcmp(shape, configured, sizeof *shape) == 0) return;
-    *configured = *shape;
+/* C is tiles 0..3 (A 0 B 0, A 0 B 1, A 1 ...), A 4 and 5, B 6 and 7; n_a lines of A, n_b of B. */
+static void configure(size_t n_a, size_t n_b) {
     struct {
         uint8_t palette, start_row, reserved[14];
         uint16_t line_bytes[16];
         uint8_t lines[16];
     } config = {.palette = 1};
     for (size_t i = 0; i < 2; i++) {
-        const uint8_t lines = (uint8_t)sp_max_size(1, shape->rows[i]);
-        const uint16_t width = (uint16_t)(sp_max_size(1, shape->tokens[i]) * sizeof(float));
+        const size_t a_left = n_a > i * SIDE ? n_a - i * SIDE : 1, b_left = n_b > i * SIDE ? n_b - i * SIDE : 1;
+        const uint8_t lines = (uint8_t)sp_min_size(SIDE, a_left);
+        const uint16_t width = (uint16_t)(sp_min_size(SIDE, b_left) * sizeof(float));
         config.lines[2 * i] = config.lines[2 * i + 1] = config.lines[4 + i] = lines;
         config.line_bytes[i] = config.line_bytes[2 + i] = config.line_bytes[6 + i] = width;
-        config.line_bytes[4 + i] = BLOCK * sizeof(sp_bf16);
+        config.line_bytes[4 + i] = LINE_BYTES;
         config.lines[6 + i] = SIDE;
     }
+    /* GCC 12 believes that LDTILECFG reads 8 bytes, and would drop the stores to the other 56 */
+    __asm__ volatile("" ::"r"(&config) : "memory");
     _tile_loadconfig(&config);
 }
 
-/* Where A's tiles are: tile i of block b at first[i] + b * step, lines `stride` apart. */
-typedef struct {
-    const uint8_t *first[2];
-    size_t step, stride;
-    size_t next_bytes; /* from a row's end to what is read after it: a prefetch hint; 0 none */
-    size_t row_bytes;  /* of this chunk */
-    uint8_t *panel;    /* not NULL: store the tiles there */
-} a_tiles;
-
+/* Two tiles of an operand. */
 typedef struct {
     const uint8_t *first[2];
     size_t step[2], stride[2];
-} b_tiles;
+} operand;
 
-static inline void prefetch_rows(const a_tiles *a, size_t b, size_t n_tiles) {
-    const size_t distance = sp_min_size(AHEAD_BYTES, a->row_bytes), at = b * a->step + distance;
-    const size_t ahead = at < a->row_bytes ? at : at - a->row_bytes + a->next_bytes;
-    for (size_t i = 0; i < n_tiles; i++)
-        for (size_t r = 0; r < SIDE; r++) __builtin_prefetch(a->first[i] + r * a->stride + ahead, 0, 2);
+/* To be read later, into L2: a block of each row of weights, and some lines of tokens, for each block of a product. */
+typedef struct {
+    const uint8_t *rows;
+    size_t n_rows, stride_bytes, block_bytes;
+    const uint8_t *tokens;
+    size_t n_lines;
+} ahead;
+
+static inline void fetch(const ahead *next, size_t b) {
+    const uint8_t *row = next->rows + b * next->block_bytes, *line = next->tokens + b * next->n_lines * LINE_BYTES;
+    for (size_t i = 0; i < next->n_rows; i++, row += next->stride_bytes) __builtin_prefetch(row, 0, 2);
+    for (size_t i = 0; i < next->n_lines; i++, line += LINE_BYTES) __builtin_prefetch(line, 0, 2);
 }
 
-/* sums[2][2] (+)= A B over n_blocks; the second rows or tokens only where they are there. */
-ALWAYS_INLINE void product(const a_tiles *a, const b_tiles *x, size_t n_blocks, bool first, float *sums,
-                           const bool two_rows, const bool two_groups) {
+static inline void fetch_near(const uint8_t *tile) {
+    for (size_t i = 0; i < SIDE; i++) __builtin_prefetch(tile + i * LINE_BYTES, 0, 3);
+}
+
+/* sums[32][32] (+)= A B over n_blocks; second tiles only where they are there. near: A comes from L2.
+ * NOLINTNEXTLINE(readability-function-size): a kernel body, of which the last three make six */
+ALWAYS_INLINE void product(const operand *a, const operand *b, size_t n_blocks, bool first, const ahead *next,
+                           float *sums, const bool two_a, const bool two_b, const bool near) {
+    float *sums_1 = sums + SIDE * PAIR;
+    __asm__ volatile("" ::: "memory"); /* GCC 12 does not know what tile loads read */
     if (first) {
         _tile_zero(0);
-        if (two_groups) _tile_zero(1);
-        if (two_rows) _tile_zero(2);
-        if (two_rows && two_groups) _tile_zero(3);
+        if (two_b) _tile_zero(1);
+        if (two_a) _tile_zero(2);
+        if (two_a && two_b) _tile_zero(3);
     } else {
-        _tile_loadd(0, sums, SIDE * sizeof(float));
-        if (two_groups) _tile_loadd(1, sums + TILE_FLOATS, SIDE * sizeof(float));
-        if (two_rows) _tile_loadd(2, sums + 2 * TILE_FLOATS, SIDE * sizeof(float));
-        if (two_rows && two_groups) _tile_loadd(3, sums + 3 * TILE_FLOATS, SIDE * sizeof(float));
+        _tile_loadd(0, sums, C_STRIDE);
+        if (two_b) _tile_loadd(1, sums + SIDE, C_STRIDE);
+        if (two_a) _tile_loadd(2, sums_1, C_STRIDE);
+        if (two_a && two_b) _tile_loadd(3, sums_1 + SIDE, C_STRIDE);
     }
-    for (size_t b = 0; b < n_blocks; b++) {
-        if (a->next_bytes) prefetch_rows(a, b, two_rows ? 2 : 1);
-        _tile_loadd(4, a->first[0] + b * a->step, a->stride);
-        _tile_loadd(6, x->first[0] + b * x->step[0], x->stride[0]);
+    const uint8_t *a0 = a->first[0], *a1 = a->first[1], *b0 = b->first[0], *b1 = b->first[1];
+    for (size_t i = 0; i < n_blocks; i++) {
+        _tile_loadd(4, a0, a->stride[0]);
+        _tile_loadd(6, b0, b->stride[0]);
         _tile_dpbf16ps(0, 4, 6);
-        if (two_groups) {
-            _tile_loadd(7, x->first[1] + b * x->step[1], x->stride[1]);
+        if (two_b) {
+            _tile_loadd(7, b1, b->stride[1]);
             _tile_dpbf16ps(1, 4, 7);
         }
-        if (two_rows) {
-            _tile_loadd(5, a->first[1] + b * a->step, a->stride);
+        if (two_a) {
+            _tile_loadd(5, a1, a->stride[1]);
             _tile_dpbf16ps(2, 5, 6);
-            if (two_groups) _tile_dpbf16ps(3, 5, 7);
+            if (two_b) _tile_dpbf16ps(3, 5, 7);
         }
-        if (a->panel) {
-            _tile_stored(4, a->panel + b * 2 * TILE_BYTES, BLOCK * sizeof(sp_bf16));
-            if (two_rows) _tile_stored(5, a->panel + b * 2 * TILE_BYTES + TILE_BYTES, BLOCK * sizeof(sp_bf16));
-        }
+        if (near) fetch_near(a0 + NEAR_BLOCKS * a->step[0]);
+        if (near && two_a) fetch_near(a1 + NEAR_BLOCKS * a->step[1]);
+        fetch(next, i);
+        a0 += a->step[0];
+        a1 += a->step[1];
+        b0 += b->step[0];
+        b1 += b->step[1];
     }
-    _tile_stored(0, sums, SIDE * sizeof(float));
-    if (two_groups) _tile_stored(1, sums + TILE_FLOATS, SIDE * sizeof(float));
-    if (two_rows) _tile_stored(2, sums + 2 * TILE_FLOATS, SIDE * sizeof(float));
-    if (two_rows && two_groups) _tile_stored(3, sums + 3 * TILE_FLOATS, SIDE * sizeof(float));
-}
-
-static void product_of(const tile_shape *shape, const a_tiles *a, const b_tiles *x, size_t n_blocks, bool first,
-                       float *sums) {
-    if (shape->rows[1] && shape->tokens[1])
-        product(a, x, n_blocks, first, sums, true, true);
-    else if (shape->rows[1])
-        product(a, x, n_blocks, first, sums, true, false);
-    else if (shape->tokens[1])
-        product(a, x, n_blocks, first, sums, false, true);
-    else
-        product(a, x, n_blocks, first, sums, false, false);
+    _tile_stored(0, sums, C_STRIDE);
+    if (two_b) _tile_stored(1, sums + SIDE, C_STRIDE);
+    if (two_a) _tile_stored(2, sums_1, C_STRIDE);
+    if (two_a && two_b) _tile_stored(3, sums_1 + SIDE, C_STRIDE);
 }
 
 /* ---- parts ---- */
 
-/* y[token0 + t][row0 + r] from one tile sums[r][t] */
-static void finish_tile(const sp_linear *job, size_t row0, size_t n_rows, size_t token0, size_t n_tokens,
-                        const float *sums) {
-    const uint8_t *lines[SIDE];
-    words columns[SIDE];
-    for (size_t r = 0; r < SIDE; r++) lines[r] = (const uint8_t *)(sums + r * SIDE);
-    transpose(lines, 0, columns);
+typedef struct {
+    const sp_linear *job;
+    void *packed;
+    size_t n_tokens;
+    size_t token0, token1; /* of this span */
+    size_t block_bytes;    /* of weights */
+    amx_scratch *scratch;
+} span_run;
+
+/* y[token][row..] = c + bias, or y + that */
+static inline void leave(const sp_linear *job, size_t token, size_t row, size_t n_rows, __m512 c) {
     const __mmask16 mask = (__mmask16)((1u << n_rows) - 1);
-    for (size_t t = 0; t < n_tokens; t++) {
-        float *y = job->y + (token0 + t) * job->ldy + row0;
-        __m512 c = _mm512_castsi512_ps(columns[t]);
-        if (job->bias) c = _mm512_add_ps(c, _mm512_maskz_loadu_ps(mask, job->bias + row0));
-        if (job->add) c = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, y), c);
-        _mm512_mask_storeu_ps(y, mask, c);
-    }
+    float *y = job->y + token * job->ldy + row;
+    if (job->bias) c = _mm512_add_ps(c, _mm512_maskz_loadu_ps(mask, job->bias + row));
+    if (job->add) c = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, y), c);
+    _mm512_mask_storeu_ps(y, mask, c);
 }
 
-/* A of rows [row0, row0 + n_rows), n_rows <= PAIR, columns [k0, k1): in place or through the stage. */
-static void open_rows(a_tiles *a, const sp_linear *job, size_t row0, size_t n_rows, size_t k0, size_t k1,
-                      amx_scratch *scratch) {
-    const sp_format *format = job->format;
-    const uint8_t *first =
-        (const uint8_t *)job->w + row0 * job->row_bytes + k0 / format->block_elems * format->block_bytes;
+static const uint8_t *row_at(const span_run *run, size_t row, size_t k0) {
+    return (const uint8_t *)run->job->w + row * run->job->row_bytes + k0 / BLOCK * run->block_bytes;
+}
+
+/* Where columns [k0, k1) of rows [row0, row0 + n_rows), n_rows <= PAIR, can be read as bf16, whole blocks: in place, or
+ * in the stage. Returns the bytes from row to row. */
+static size_t open_rows(const span_run *run, size_t row0, size_t n_rows, size_t k0, size_t k1, const uint8_t **first) {
+    const sp_linear *job = run->job;
     const size_t n = k1 - k0, padded = sp_round_up(n, BLOCK);
-    *a = (a_tiles){.first = {first, first + SIDE * job->row_bytes},
-                   .step = BLOCK * sizeof(sp_bf16),
-                   .stride = job->row_bytes,
-                   .row_bytes = padded * sizeof(sp_bf16)};
-    if (format->id == SP_FMT_BF16 && n == padded) {
-        /* after this chunk the thread reads these columns of the next rows, or the next columns of the first */
-        a->next_bytes = PAIR * job->row_bytes;
-        return;
-    }
+    *first = row_at(run, row0, k0);
+    if (job->format->id == SP_FMT_BF16 && n == padded) return job->row_bytes;
     for (size_t r = 0; r < n_rows; r++) {
-        sp_bf16 *staged = scratch->stage + r * padded;
-        sp_dequantize_bf16(&sp_quant_avx512, format->id, first + r * job->row_bytes, n, staged);
+        sp_bf16 *staged = run->scratch->stage + r * padded;
+        sp_dequantize_bf16(&sp_quant_avx512, job->format->id, *first + r * job->row_bytes, n, staged);
         memset(staged + n, 0, (padded - n) * sizeof *staged);
     }
-    a->stride = padded * sizeof(sp_bf16);
-    a->first[0] = (const uint8_t *)scratch->stage;
-    a->first[1] = a->first[0] + SIDE * a->stride;
+    *first = (const uint8_t *)run->scratch->stage;
+    return padded * sizeof(sp_bf16);
 }
 
-static b_tiles open_tokens(const void *packed, size_t token0, size_t n_tokens, size_t k, size_t k0) {
-    b_tiles x = {0};
-    for (size_t i = 0; i < 2 && token0 + i * SIDE < n_tokens; i++) {
-        const size_t group = token0 / SIDE + i;
-        x.stride[i] = group_tokens(group, n_tokens) * sizeof(uint32_t);
-        x.step[i] = SIDE * x.stride[i];
-        x.first[i] = (const uint8_t *)((const uint32_t *)packed + group_offset(group, k)) + k0 / BLOCK * x.step[i];
+/* ---- few tokens ---- */
+
+static void few_product(const operand *rows, const operand *tokens, size_t n_blocks, bool first, const ahead *next,
+                        float *sums) {
+    if (rows->first[1] && tokens->first[1])
+        product(rows, tokens, n_blocks, first, next, sums, true, true, false);
+    else if (rows->first[1])
+        product(rows, tokens, n_blocks, first, next, sums, true, false, false);
+    else if (tokens->first[1])
+        product(rows, tokens, n_blocks, first, next, sums, false, true, false);
+    else
+        product(rows, tokens, n_blocks, first, next, sums, false, false, false);
+}
+
+/* Columns [k0, k1) of up to 32 rows by all tokens. */
+static void few_columns(const span_run *run, size_t row0, size_t n_rows, size_t k0, size_t k1, const ahead *next) {
+    const uint8_t *first;
+    const size_t stride = open_rows(run, row0, n_rows, k0, k1, &first);
+    operand rows = {.first = {first}, .step = {LINE_BYTES, LINE_BYTES}, .stride = {stride, stride}}, tokens = {0};
+    if (n_rows > SIDE) rows.first[1] = first + SIDE * stride;
+    for (size_t i = 0; i * SIDE < run->n_tokens; i++) {
+        const place p = place_of_few(run->packed, i * SIDE, run->job->k, run->n_tokens);
+        tokens.first[i] = p.first + k0 / BLOCK * p.step;
+        tokens.step[i] = p.step;
+        tokens.stride[i] = p.stride;
     }
-    return x;
+    few_product(&rows, &tokens, sp_div_up(k1 - k0, BLOCK), k0 == 0, next, run->scratch->sums);
 }
 
-static void split_pair(size_t n, size_t out[2]) {
-    out[0] = sp_min_size(SIDE, n);
-    out[1] = sp_min_size(SIDE, n - out[0]);
+/* Up to 32 rows: in place along the row, FAR_BYTES ahead, then fetching the start of the rows after these; what is not
+ * bf16 in whole blocks goes through the stage. */
+static void few_strip(const span_run *run, size_t row0, size_t n_rows) {
+    const sp_linear *job = run->job;
+    const size_t whole = job->format->id == SP_FMT_BF16 ? job->k / BLOCK * BLOCK : 0;
+    const size_t far = sp_min_size(FAR_BYTES / sizeof(sp_bf16), whole);
+    const ahead none = {0}, along = {.rows = row_at(run, row0, far),
+                                     .n_rows = n_rows,
+                                     .stride_bytes = job->row_bytes,
+                                     .block_bytes = run->block_bytes};
+    ahead after = along;
+    after.rows = row_at(run, row0 + n_rows, 0);
+    if (far < whole) few_columns(run, row0, n_rows, 0, whole - far, &along);
+    if (far > 0) few_columns(run, row0, n_rows, whole - far, whole, &after);
+    for (size_t k0 = whole, k1; k0 < job->k; k0 = k1) {
+        k1 = sp_min_size(k0 + CHUNK, job->k);
+        few_columns(run, row0, n_rows, k0, k1, &none);
+    }
+    for (size_t r = 0; r < n_rows; r += SIDE)
+        for (size_t t = 0; t < run->n_tokens; t += SIDE) {
+            const uint8_t *lines[SIDE];
+            words columns[SIDE];
+            for (size_t i = 0; i < SIDE; i++) lines[i] = (const uint8_t *)(run->scratch->sums + (r + i) * PAIR + t);
+            transpose(lines, 0, columns);
+            for (size_t i = 0; i < group_tokens(t, run->n_tokens); i++)
+                leave(job, t + i, row0 + r, sp_min_size(SIDE, n_rows - r), _mm512_castsi512_ps(columns[i]));
+        }
 }
 
-/* 32 rows over one chunk and all tokens of the span. */
-static void strip_pair(const sp_linear *job, const sp_linear_part *span, size_t k0, size_t k1, const void *packed,
-                       size_t n_tokens, amx_scratch *scratch, float *sums) {
-    const size_t n_pairs = sp_div_up(span->token1 - span->token0, PAIR), n_blocks = sp_div_up(k1 - k0, BLOCK);
-    a_tiles a;
-    tile_shape shape;
-    open_rows(&a, job, span->row0, span->row1 - span->row0, k0, k1, scratch);
-    if (n_pairs > 1) a.panel = scratch->panel;
-    split_pair(span->row1 - span->row0, shape.rows);
-    for (size_t i = 0; i < n_pairs; i++) {
-        const size_t token0 = span->token0 + i * PAIR;
-        split_pair(sp_min_size(PAIR, span->token1 - token0), shape.tokens);
-        configure(&shape, &scratch->configured);
-        const b_tiles x = open_tokens(packed, token0, n_tokens, job->k, k0);
-        product_of(&shape, &a, &x, n_blocks, k0 == 0, sums + i * 4 * TILE_FLOATS);
-        if (i == 0 && n_pairs > 1)
-            a = (a_tiles){.first = {scratch->panel, scratch->panel + TILE_BYTES},
-                          .step = 2 * TILE_BYTES,
-                          .stride = BLOCK * sizeof(sp_bf16)};
+/* ---- many tokens ---- */
+
+/* A tile of B: dword i of row r to line i, dword r. Its lanes of 16 bytes are put together by loads (lane l of
+ * part[i][q] is quarter q of row 4l + i), which leaves two rounds of unpacking: half the shuffles of a transpose. */
+static inline void interleave(const uint8_t *const *rows, size_t offset, uint8_t *tile) {
+    __m512i part[4][4];
+    UNROLL for (size_t i = 0; i < 4; i++) UNROLL for (size_t q = 0; q < 4; q++) {
+        __m128i quarter[4];
+        UNROLL for (size_t l = 0; l < 4; l++) quarter[l] =
+            _mm_loadu_si128((const __m128i *)(const void *)(rows[4 * l + i] + offset + q * sizeof(__m128i)));
+        part[i][q] = _mm512_castsi128_si512(quarter[0]);
+        part[i][q] = _mm512_mask_broadcast_i32x4(part[i][q], 0x00f0, quarter[1]);
+        part[i][q] = _mm512_mask_broadcast_i32x4(part[i][q], 0x0f00, quarter[2]);
+        part[i][q] = _mm512_mask_broadcast_i32x4(part[i][q], 0xf000, quarter[3]);
+    }
+    UNROLL for (size_t q = 0; q < 4; q++) {
+        const __m512i low01 = _mm512_unpacklo_epi32(part[0][q], part[1][q]);
+        const __m512i high01 = _mm512_unpackhi_epi32(part[0][q], part[1][q]);
+        const __m512i low23 = _mm512_unpacklo_epi32(part[2][q], part[3][q]);
+        const __m512i high23 = _mm512_unpackhi_epi32(part[2][q], part[3][q]);
+        uint8_t *lines = tile + 4 * q * LINE_BYTES;
+        _mm512_store_si512(lines, _mm512_unpacklo_epi64(low01, low23));
+        _mm512_store_si512(lines + LINE_BYTES, _mm512_unpackhi_epi64(low01, low23));
+        _mm512_store_si512(lines + 2 * LINE_BYTES, _mm512_unpacklo_epi64(high01, high23));
+        _mm512_store_si512(lines + 3 * LINE_BYTES, _mm512_unpackhi_epi64(high01, high23));
     }
 }
 
-static void finish_pair(const sp_linear *job, const sp_linear_part *span, const float *sums) {
-    for (size_t t = span->token0; t < span->token1; t += PAIR, sums += 4 * TILE_FLOATS)
-        for (size_t i = 0; i < 4; i++) {
-            const size_t row = span->row0 + i / 2 * SIDE, token = t + i % 2 * SIDE;
-            if (row >= span->row1 || token >= span->token1) continue;
-            finish_tile(job, row, sp_min_size(SIDE, span->row1 - row), token, sp_min_size(SIDE, span->token1 - token),
-                        sums + i * TILE_FLOATS);
+/* The first n_rows of `rest` leave it. */
+static ahead take_rows(ahead *rest, size_t n_rows) {
+    ahead share = *rest;
+    share.n_rows = sp_min_size(n_rows, rest->n_rows);
+    rest->rows += share.n_rows * rest->stride_bytes;
+    rest->n_rows -= share.n_rows;
+    return share;
+}
+
+/* Columns [k0, k1) of up to 32 rows to the panel; a line past the last row repeats it, and what becomes of it is
+ * dropped. */
+static void fill_panel(const span_run *run, size_t row0, size_t n_rows, size_t k0, size_t k1, const ahead *next) {
+    const uint8_t *first, *rows[PAIR];
+    const size_t stride = open_rows(run, row0, n_rows, k0, k1, &first);
+    for (size_t r = 0; r < PAIR; r++) rows[r] = first + sp_min_size(r, n_rows - 1) * stride;
+    uint8_t *tiles = run->scratch->panel;
+    for (size_t b = 0; b < sp_div_up(k1 - k0, BLOCK); b++, tiles += 2 * TILE_BYTES) {
+        fetch(next, b);
+        interleave(rows, b * LINE_BYTES, tiles);
+        interleave(rows + SIDE, b * LINE_BYTES, tiles + TILE_BYTES);
+    }
+}
+
+/* The same by the span's tokens. `next` is fetched in equal shares by the panel and by each 32 tokens, which fetch, for
+ * the chunk after this, lines [i_line, i_line + n_lines) of each block of their own too. */
+static void many_chunk(const span_run *run, size_t row0, size_t n_rows, size_t k0, size_t i_line, size_t n_lines,
+                       ahead next, float *sums) {
+    const size_t k = run->job->k, k1 = sp_min_size(k0 + CHUNK, k), n_blocks = sp_div_up(k1 - k0, BLOCK);
+    const size_t share_rows = sp_div_up(next.n_rows, 1 + sp_div_up(run->token1 - run->token0, PAIR));
+    const uint8_t *panel = run->scratch->panel;
+    const operand rows = {{panel, panel + TILE_BYTES}, {2 * TILE_BYTES, 2 * TILE_BYTES}, {LINE_BYTES, LINE_BYTES}};
+    ahead share = take_rows(&next, share_rows);
+    fill_panel(run, row0, n_rows, k0, k1, &share);
+    for (size_t t = run->token0; t < run->token1; t += PAIR, sums += PAIR * PAIR) {
+        operand tokens = {.stride = {LINE_BYTES, LINE_BYTES}};
+        for (size_t i = 0; i < 2 && t + i * SIDE < run->token1; i++) {
+            const place p = place_of_many(run->packed, t + i * SIDE, k0, k, run->n_tokens);
+            tokens.first[i] = p.first;
+            tokens.step[i] = p.step;
+        }
+        share = take_rows(&next, share_rows);
+        if (k1 < k) {
+            share.tokens = place_of_many(run->packed, t, k1, k, run->n_tokens).first + i_line * n_blocks * LINE_BYTES;
+            share.n_lines = n_lines;
+        }
+        if (tokens.first[1])
+            product(&tokens, &rows, n_blocks, k0 == 0, &share, sums, true, true, true);
+        else
+            product(&tokens, &rows, n_blocks, k0 == 0, &share, sums, false, true, true);
+    }
+}
+
+/* Up to STRIP_ROWS rows by the span's tokens. */
+static void many_strip(const span_run *run, size_t row0, size_t row1) {
+    const sp_linear *job = run->job;
+    const size_t n_pairs = sp_div_up(row1 - row0, PAIR), n_lines = sp_div_up(PAIR, n_pairs);
+    const size_t sums_of_pair = sp_round_up(run->token1 - run->token0, PAIR) * PAIR;
+    float *sums = run->scratch->sums;
+    for (size_t k0 = 0; k0 < job->k; k0 += CHUNK)
+        for (size_t i = 0; i < n_pairs; i++) {
+            const size_t row = row0 + i * PAIR, n_rows = sp_min_size(PAIR, row1 - row);
+            const bool more_rows = row + PAIR < row1, more_columns = k0 + CHUNK < job->k;
+            const ahead next = {.rows = more_rows      ? row_at(run, row + PAIR, k0)
+                                        : more_columns ? row_at(run, row0, k0 + CHUNK)
+                                                       : row_at(run, row1, 0),
+                                .n_rows = PAIR,
+                                .stride_bytes = job->row_bytes,
+                                .block_bytes = run->block_bytes};
+            many_chunk(run, row, n_rows, k0, i * n_lines, n_lines, next, sums + i * sums_of_pair);
+        }
+    for (size_t row = row0; row < row1; row += PAIR, sums += sums_of_pair)
+        for (size_t t = run->token0; t < run->token1; t++) {
+            const float *c = sums + (t - run->token0) * PAIR;
+            for (size_t r = row; r < sp_min_size(row + PAIR, row1); r += SIDE)
+                leave(job, t, r, sp_min_size(SIDE, row1 - r), _mm512_load_ps(c + (r - row)));
         }
 }
 
 static void run(sp_mode mode, const sp_linear *job, const sp_linear_part *part, const void *packed, size_t n_tokens,
-                void *scratch_bytes) {
+                void *scratch) {
     (void)mode;
-    amx_scratch *scratch = scratch_bytes;
-    memset(&scratch->configured, 0, sizeof scratch->configured);
-    const size_t sums_of_pair = SPAN_TOKENS / PAIR * 4 * TILE_FLOATS, whole = job->k / BLOCK * BLOCK;
-    for (size_t t = part->token0; t < part->token1; t += SPAN_TOKENS)
-        for (size_t row = part->row0; row < part->row1; row += STRIP_ROWS) {
-            const sp_linear_part strip = {row, sp_min_size(row + STRIP_ROWS, part->row1), t,
-                                          sp_min_size(t + SPAN_TOKENS, part->token1)};
-            const bool one_look = strip.token1 - t <= PAIR && job->format->id == SP_FMT_BF16;
-            for (size_t k0 = 0, k1; k0 < job->k; k0 = k1) {
-                k1 = one_look && k0 < whole ? whole : sp_min_size(k0 + CHUNK, job->k);
-                for (size_t r = strip.row0; r < strip.row1; r += PAIR) {
-                    const sp_linear_part pair = {r, sp_min_size(r + PAIR, strip.row1), strip.token0, strip.token1};
-                    strip_pair(job, &pair, k0, k1, packed, n_tokens, scratch,
-                               scratch->sums + (r - row) / PAIR * sums_of_pair);
-                }
-            }
-            for (size_t r = strip.row0; r < strip.row1; r += PAIR) {
-                const sp_linear_part pair = {r, sp_min_size(r + PAIR, strip.row1), strip.token0, strip.token1};
-                finish_pair(job, &pair, scratch->sums + (r - row) / PAIR * sums_of_pair);
-            }
+    span_run span = {.job = job,
+                     .packed = (void *)(uintptr_t)packed, /* only read */
+                     .n_tokens = n_tokens,
+                     .block_bytes = BLOCK * job->format->block_bytes / job->format->block_elems,
+                     .scratch = scratch};
+    if (few(n_tokens)) { /* they are all in this part */
+        for (size_t row = part->row0, n_rows; row < part->row1; row += n_rows) {
+            n_rows = sp_min_size(PAIR, part->row1 - row);
+            if (row == part->row0 || n_rows < PAIR) configure(n_rows, n_tokens);
+            few_strip(&span, row, n_rows);
         }
+    } else {
+        configure(PAIR, PAIR);
+        for (size_t t = part->token0; t < part->token1; t += SPAN_TOKENS) {
+            span.token0 = t;
+            span.token1 = sp_min_size(t + SPAN_TOKENS, part->token1);
+            for (size_t row = part->row0; row < part->row1; row += STRIP_ROWS)
+                many_strip(&span, row, sp_min_size(row + STRIP_ROWS, part->row1));
+        }
+    }
     _tile_release();
 }
 
