@@ -3,6 +3,7 @@
 option(SPILL_TESTS "Build the tests" ON)
 option(SPILL_WERROR "Treat warnings as errors (CI)" OFF)
 option(SPILL_FUZZ "Build libFuzzer harnesses (clang only)" OFF)
+option(SPILL_KERNELS_ONLY "Only the kernels and their tests, which need no library (cross builds)" OFF)
 set(SPILL_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
 
 add_library(spill_flags INTERFACE)

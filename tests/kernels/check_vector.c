@@ -2,6 +2,7 @@
  * lanes against plain double arithmetic within a bound; with --bench, their speed.
  *
  *     check_vector                        the tests; ISAs this machine lacks are named as skipped
+ *     check_vector --quick                a part of them, for an emulated processor
  *     check_vector --write-hashes FILE    the committed hashes of outputs, from the scalar lanes
  *     check_vector --exhaustive           exp, log and tanh of every float, sin and cos of many: errors in ulp
  *     check_vector --bench [SECTION] [--isa NAME] [--threads N]
@@ -70,11 +71,13 @@ typedef struct {
     size_t mapping_bytes;
 } guarded;
 
+static int guard_protection = PROT_NONE;
+
 static guarded guarded_new(size_t n) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), body = sp_round_up(n * sizeof(float) + 1, page);
     guarded g = {.mapping_bytes = body + page};
     g.mapping = mmap(NULL, g.mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    SP_CHECK(g.mapping != MAP_FAILED && mprotect((char *)g.mapping + body, page, PROT_NONE) == 0);
+    SP_CHECK(g.mapping != MAP_FAILED && mprotect((char *)g.mapping + body, page, guard_protection) == 0);
     g.at = (float *)(void *)((char *)g.mapping + body - n * sizeof(float));
     return g;
 }
@@ -622,9 +625,26 @@ static void check_hash(FILE *file, const char *what, uint64_t got) {
     verdict(known && want == got, "scalar", what, known ? "other bytes than " HASH_FILE : "not in " HASH_FILE);
 }
 
-/* hashes_out: write them there instead of checking anything. */
-static int check_all(const char *hashes_out) {
+static void skip_hash(FILE *file) {
+    if (file && fscanf(file, "%*s %*s") == EOF) verdict(false, "scalar", "hashes", HASH_FILE " ends early");
+}
+
+/* Attention is slow on an emulator: one mode a shape. On x86 that is fp32: QEMU 7.2's conversion of halves takes
+ * denormal ones for zero where DAZ is set, which no processor does. */
+static bool beyond_quick(const test_case *c, size_t i_shape, sp_mode mode) {
+#if defined(__x86_64__)
+    (void)i_shape;
+    return c->shape && mode == SP_MODE_BF16;
+#else
+    return c->shape && i_shape % 2 != (mode == SP_MODE_BF16);
+#endif
+}
+
+/* hashes_out: write them there instead of checking anything. quick: three threads alone, no double arithmetic; a read
+ * may pass the end, since QEMU 7.2 loads every lane of a masked load. */
+static int check_all(const char *hashes_out, bool quick) {
     FILE *file = fopen(hashes_out ? hashes_out : HASH_FILE, hashes_out ? "w" : "r");
+    if (quick) guard_protection = PROT_READ;
     sp_error err = {0};
     sp_pool *pools[2] = {sp_pool_new(1, &err), sp_pool_new(3, &err)};
     SP_CHECK(pools[0] && pools[1]);
@@ -636,11 +656,15 @@ static int check_all(const char *hashes_out) {
     for (size_t i = 0; i < N_CASES * 2; i++) {
         test_case c = case_get(i / 2);
         sp_mode mode = i % 2 ? SP_MODE_FP32 : SP_MODE_BF16;
+        if (quick && beyond_quick(&c, i / 2, mode)) {
+            skip_hash(file);
+            continue;
+        }
         char what[40], detail[MAX_DETAIL];
         snprintf(what, sizeof what, "%s/%s", c.name, mode == SP_MODE_BF16 ? "bf16" : "fp32");
         sp_device *scalar = device_new(pools[0], mode, "scalar");
         sink want = {0};
-        run_case(&c, scalar, !hashes_out, &want);
+        run_case(&c, scalar, !hashes_out && !quick, &want);
         uint64_t hash = hash_floats(want.got, want.n);
         if (hashes_out) {
             fprintf(file, "%s %016llx\n", what, (unsigned long long)hash);
@@ -650,7 +674,8 @@ static int check_all(const char *hashes_out) {
             check_hash(file, what, hash);
             for (size_t j = 0; isas[j]; j++) {
                 if (!sp_device_isa_usable(isas[j]) || !sp_vector_isa_find(isas[j])) continue;
-                for (size_t p = 0; p < COUNT(pools); p++) {
+                if (quick && strcmp(isas[j], "scalar") == 0) continue;
+                for (size_t p = quick ? 1 : 0; p < COUNT(pools); p++) {
                     sp_device *device = device_new(pools[p], mode, isas[j]);
                     check_against(&c, device, &want, what);
                     sp_device_close(device);
@@ -705,8 +730,8 @@ static int measure_all(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 3 && strcmp(argv[1], "--write-hashes") == 0) return check_all(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "--write-hashes") == 0) return check_all(argv[2], false);
     if (argc == 2 && strcmp(argv[1], "--exhaustive") == 0) return measure_all();
     if (argc >= 2 && strcmp(argv[1], "--bench") == 0) return vector_bench(argc - 2, argv + 2);
-    return check_all(NULL);
+    return check_all(NULL, argc == 2 && strcmp(argv[1], "--quick") == 0);
 }
