@@ -3,8 +3,8 @@
 # usage: tools/setup.sh [build|test|ci]      as root, or as a user who may use sudo
 set -eu
 
-build="gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev"
-tests="$build libcmocka-dev xz-utils tar zstd"
+build="gcc libc6-dev cmake make ninja-build pkg-config libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev"
+tests="$build libcmocka-dev xz-utils tar"
 ci="$tests clang clang-format clang-tidy libclang-rt-dev qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross python3 git"
 
 case "${1:-build}" in
@@ -22,11 +22,12 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     exit 1
 fi
 
+has() { dpkg-query -W -f='${Status}\n' "$1" 2>/dev/null | grep -q '^install ok installed$'; }
+
 missing=
 for package in $wanted; do
-    # clang's runtime carries its version in its name on Debian 12
-    [ "$package" = libclang-rt-dev ] && ! apt-cache show libclang-rt-dev >/dev/null 2>&1 && package=libclang-rt-14-dev
-    dpkg-query -W -f='${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed$' || missing="$missing $package"
+    [ "$package" = libclang-rt-dev ] && has libclang-rt-14-dev && continue
+    has "$package" || missing="$missing $package"
 done
 [ -z "$missing" ] && exit 0
 
@@ -39,7 +40,8 @@ if [ "$(id -u)" -ne 0 ]; then
     sudo=sudo
 fi
 echo "installing:$missing"
-export DEBIAN_FRONTEND=noninteractive
-$sudo apt-get update -q >/dev/null
+$sudo apt-get update -q >/dev/null || echo "setup: apt-get update failed, trying with the lists at hand" >&2
+# Debian 12 has clang's runtime under its version alone
+apt-cache show libclang-rt-dev >/dev/null 2>&1 || missing=$(echo "$missing" | sed 's/libclang-rt-dev/libclang-rt-14-dev/')
 # shellcheck disable=SC2086 # a list of names
-$sudo apt-get install -y -q --no-install-recommends $missing >/dev/null
+$sudo env DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get install -y -q --no-install-recommends $missing >/dev/null
