@@ -9,7 +9,7 @@ test:
 	./test.sh
 
 install: all
-	cmake --install build/release --prefix $(PREFIX)
+	cmake --install build/release --prefix "$(PREFIX)"
 
 clean:
 	rm -rf build

@@ -1,5 +1,5 @@
-# Libraries from the distribution, never vendored. Debian names: libjansson-dev libpcre2-dev libutf8proc-dev
-# libxxhash-dev, libcmocka-dev for the tests, liburing-dev if io_uring is wanted.
+# Libraries from the distribution, never vendored; tools/setup.sh has their Debian names. cmocka is for the tests
+# alone; without liburing files are read by threads.
 find_package(Threads REQUIRED)
 if(SPILL_KERNELS_ONLY)
   return()

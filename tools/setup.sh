@@ -3,7 +3,8 @@
 # usage: tools/setup.sh [build|test|ci]      as root, or as a user who may use sudo
 set -eu
 
-build="gcc libc6-dev cmake make ninja-build pkg-config libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev"
+build="gcc libc6-dev cmake make ninja-build pkg-config libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev
+    liburing-dev"
 tests="$build libcmocka-dev xz-utils tar"
 ci="$tests clang clang-format clang-tidy libclang-rt-dev qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross python3 git"
 
