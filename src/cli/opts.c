@@ -43,7 +43,7 @@ static bool parse_unit(const char *text, const char *units, const double *factor
     double number = strtod(text, &end);
     const char *unit = *end ? strchr(units, *end) : NULL;
     if (end == text || !isfinite(number) || number < 0 ||
-        (*end && (!unit || (end[1] && strcmp(end + 1, "B") && strcmp(end + 1, "iB")))))
+        (*end && (!unit || (end[1] && strcmp(end + 1, "B") != 0 && strcmp(end + 1, "iB") != 0))))
         return false;
     *out = number * (unit ? factors[unit - units] : 1);
     return true;

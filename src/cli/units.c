@@ -21,8 +21,7 @@ const char *sp_units_time(double seconds, char *text) {
     else if (seconds < 3600)
         snprintf(text, TEXT_BYTES, "%d:%02d min", (int)seconds / 60, (int)seconds % 60);
     else
-        snprintf(text, TEXT_BYTES, "%.0f h %02d m", (double)((long long)seconds / 3600),
-                 (int)((long long)seconds / 60 % 60));
+        snprintf(text, TEXT_BYTES, "%lld h %02d m", (long long)seconds / 3600, (int)((long long)seconds / 60 % 60));
     return text;
 }
 

@@ -43,9 +43,9 @@ static bool make_dirs(const char *path, sp_error *err) {
 }
 
 bool sp_rundir_create(sp_rundir *rundir, const char *home, sp_error *err) {
-    char base[3900];
-    if (!sp_home_path(home, base, sizeof base - 8, err)) return false;
-    strcat(base, "/runs");
+    char top[3900], base[3910];
+    if (!sp_home_path(home, top, sizeof top, err)) return false;
+    snprintf(base, sizeof base, "%s/runs", top);
     if (!make_dirs(base, err)) return false;
     for (int i_try = 0; i_try < 100; i_try++) {
         time_t now = time(NULL);

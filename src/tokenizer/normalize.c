@@ -53,6 +53,7 @@ static void order_marks(segment *s) {
 }
 
 static bool flush(segment *s) {
+    SP_CHECK(s->n == 0 || s->chars != NULL);
     if (s->n > 1) {
         order_marks(s);
         s->n = (size_t)utf8proc_normalize_utf32(s->chars, (utf8proc_ssize_t)s->n, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
@@ -95,6 +96,7 @@ static bool nfc(const char *text, size_t n_bytes, sp_buf *out, sp_error *err) {
         if (starts_segment(c)) ok = flush(&s);
         if (ok && s.n + 8 > s.room) ok = segment_grow(&s); /* a canonical decomposition has at most 4 characters */
         if (!ok) break;
+        SP_CHECK(s.chars != NULL);
         int boundary = 0;
         utf8proc_ssize_t n = utf8proc_decompose_char((int32_t)c, s.chars + s.n, 8, UTF8PROC_DECOMPOSE, &boundary);
         if (n > 0 && n <= 8)
@@ -125,9 +127,8 @@ static bool replace(const sp_norm *norm, const char *text, size_t n_bytes, sp_ma
     }
     sp_matches it = {&norm->pattern, matcher, 0, SIZE_MAX};
     size_t done = 0, begin, end;
-    int rc;
     bool fits = true;
-    while (fits && (rc = sp_matches_next(&it, text, seen, n_bytes, &begin, &end, err)) == 1) {
+    while (fits && sp_matches_next(&it, text, seen, n_bytes, &begin, &end, err) == 1) {
         fits = sp_buf_add(out, text + done, begin - done) && sp_buf_add(out, norm->content, norm->n_bytes);
         done = end;
     }

@@ -60,7 +60,7 @@ const char *sp_printable(const char *text, size_t n_bytes, char *out, size_t out
 /* A long text is cut in its middle: its head names the thing, its end says what is wrong and what to do. */
 static void set_text(sp_error *err, const char *text) {
     enum { HEAD_BYTES = SP_ERROR_TEXT_BYTES * 5 / 8, TAIL_BYTES = SP_ERROR_TEXT_BYTES - HEAD_BYTES };
-    char printable[4 * MESSAGE_BYTES + 8]; /* four bytes for each at worst */
+    char printable[4 * MESSAGE_BYTES + 8] = ""; /* four bytes for each at worst */
     sp_printable(text, strlen(text), printable, sizeof printable);
     size_t n_bytes = strlen(printable);
     if (n_bytes < sizeof err->text) {
