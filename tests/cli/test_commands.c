@@ -124,7 +124,7 @@ static void test_tokenize_shapes(void **state) {
 static void test_model_max_length_of_transformers(void **state) {
     (void)state;
     program_run run =
-        run_shell("cp -r " MODEL
+        run_shell("cp -r --no-preserve=mode " MODEL
                   " \"$SPILL_HOME/wide\" && sed -i "
                   "'s/\\\"model_max_length\\\": 1024/\\\"model_max_length\\\": 1000000000000000019884624838656/' "
                   "\"$SPILL_HOME/wide/tokenizer_config.json\" && "
@@ -168,8 +168,8 @@ static void test_odd_streams(void **state) {
         {"exec \"$SPILL\" --version >&-", 1, "stdout"},
         {"exec \"$SPILL\" run --limit 1 " MODEL " " ROWS " >&-", 2, "stdout: closed"},
         {"exec \"$SPILL\" run --limit 1 " MODEL " - <&-", 2, "-: reading line 1"},
-        {"cp " ROWS " $SPILL_HOME/r.jsonl; exec \"$SPILL\" run " MODEL " $SPILL_HOME/r.jsonl >>$SPILL_HOME/r.jsonl", 2,
-         "stdout: is a file that this run reads"},
+        {"cat " ROWS " >$SPILL_HOME/r.jsonl; exec \"$SPILL\" run " MODEL " $SPILL_HOME/r.jsonl >>$SPILL_HOME/r.jsonl",
+         2, "stdout: is a file that this run reads"},
         {"exec \"$SPILL\" run " MODEL " - <$SPILL_HOME/r.jsonl -o $SPILL_HOME/r.jsonl", 2, "is the input"},
         {"mkfifo $SPILL_HOME/p; (sleep 0.5; : <$SPILL_HOME/p) & exec \"$SPILL\" tokenize " MODEL " " ROWS
          " >$SPILL_HOME/p",
@@ -189,7 +189,7 @@ static void test_odd_streams(void **state) {
 /* Names of any bytes: JSON stays JSON, and what people read has no control bytes and one line. */
 static void test_odd_names(void **state) {
     (void)state;
-    program_run run = run_shell("d=\"$SPILL_HOME/$(printf 'm\\377\\033[2J')\"; cp -r " MODEL
+    program_run run = run_shell("d=\"$SPILL_HOME/$(printf 'm\\377\\033[2J')\"; cp -r --no-preserve=mode " MODEL
                                 " \"$d\"; o=\"$SPILL_HOME/$(printf 'o\\377\\n\\033x')\";"
                                 "\"$SPILL\" run --limit 1 \"$d\" " ROWS " -o \"$o\" && cat \"$o\"",
                                 NULL);
