@@ -24,19 +24,22 @@ compile() { # SOURCE FLAGS...
 }
 base=()
 [ "$machine" = x86_64 ] && base=(-march=x86-64-v2)
-for file in src/util/{error,threads,clock}.c src/kernels/{format,device,linear}.c src/kernels/cpu/{cpu,linear_scalar}.c \
+for file in src/util/{error,threads,clock}.c src/kernels/{format,device,linear,vector,math}.c src/kernels/cpu/{cpu,linear_scalar,vector_scalar}.c \
     tests/kernels/check_linear.c bench/kernels_bench.c; do
     compile "$file" "${base[@]}"
 done
 if [ "$machine" = x86_64 ]; then
     compile src/kernels/cpu/linear_avx2.c "${avx2[@]}"
+    compile src/kernels/cpu/vector_avx2.c "${avx2[@]}"
     compile src/kernels/quant/quant_avx2.c "${avx2[@]}"
     compile src/kernels/cpu/linear_avx512.c "${avx512[@]}"
+    compile src/kernels/cpu/vector_avx512.c "${avx512[@]}"
     compile src/kernels/quant/quant_avx512.c "${avx512[@]}"
     compile src/kernels/cpu/linear_avx512bf16.c "${avx512[@]}" -mavx512bf16
     compile src/kernels/cpu/linear_amx.c "${avx512[@]}" -mamx-tile -mamx-bf16
 else
     compile src/kernels/cpu/linear_neon.c
+    compile src/kernels/cpu/vector_neon.c
 fi
 "$cc" "${objects[@]}" -o "$build/check_linear" -lm -lpthread
 "$build/check_linear"

@@ -85,10 +85,8 @@ sp_device *sp_device_open_cpu(sp_pool *pool, sp_mode mode, const char *disable_i
     for (size_t i = N_ISAS; i-- > 0;) { /* the best last, so that it wins */
         if (disabled[i] || !row_usable(&isas[i])) continue;
         if (mode == SP_MODE_BF16 || !isas[i].linear->bf16_only) device->linear = isas[i].linear;
-#ifdef SPILL_HAVE_VECTOR
         const sp_vector_isa *vector = sp_vector_isa_find(isas[i].name);
         if (vector) device->vector = vector;
-#endif
     }
     device->n_threads = sp_pool_n_threads(pool);
     device->scratch = calloc(device->n_threads, sizeof *device->scratch);
