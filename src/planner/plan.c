@@ -93,7 +93,8 @@ static uint64_t lay_out(const sp_model *model, sp_plan *plan) {
     plan->pass_tokens = sp_max_size(plan->pass_tokens, plan->rows);
     plan->pass_logits = plan->rows;
     plan->ffn_block = ffn_block(arch, plan->pass_tokens);
-    plan->keep_embed = resident;
+    plan->n_pinned_layers = resident ? arch->n_layers : 0;
+    plan->pin_head = plan->keep_embed = resident;
     plan->ring_slots = resident ? 0 : RING_SLOTS;
     plan->chunk_bytes = resident ? CHUNK_RESIDENT_BYTES : CHUNK_STREAM_BYTES;
     size_t row_bytes_max = sp_max_size(model->layers[0].down.row_bytes, model->head.row_bytes);

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "io/ring.h"
 #include "kernels/device.h"
 #include "model/model.h"
 #include "util/buf.h"
@@ -41,20 +42,24 @@ typedef struct {
     sp_mode mode;
     uint64_t budget_bytes;
     uint64_t weight_bytes;     /* as in the model */
-    uint64_t pinned_bytes;     /* weights kept in memory, embedding included */
+    uint64_t pinned_bytes;     /* weights kept in memory: exactly those of the three fields that follow */
+    size_t n_pinned_layers;    /* matrices of the first so many layers of planner/pin.h; L when resident */
+    bool pin_head;             /* the head's matrix, which is the embedding too if they are tied */
+    bool keep_embed;           /* an untied embedding; one that is not kept is read by row */
     uint64_t ring_bytes;       /* slots of streamed chunks */
     uint64_t activation_bytes; /* buffers of one pass, logits included: an upper bound */
     uint64_t overhead_bytes;   /* program, tokenizer, rows' text: an allowance */
     uint64_t kv_bytes;         /* room for KV pages: the most that may be taken */
     uint64_t kv_token_bytes;   /* of one token, all layers */
-    size_t kv_pages;     /* pages of SP_KV_PAGE_TOKENS tokens (each of all layers); a row that needs more cannot run */
-    size_t rows;         /* rows in flight at most */
-    size_t pass_tokens;  /* tokens of a pass at most, at least rows */
-    size_t pass_logits;  /* spans that want logits in a pass at most */
-    size_t ffn_block;    /* columns of gate and up that exist at a time, a multiple of SP_PACK_COLS or all */
-    size_t chunk_bytes;  /* a chunk of weights at most */
-    size_t ring_slots;   /* 0 when resident */
-    bool keep_embed;     /* an untied embedding stays in memory */
+    size_t kv_pages;    /* pages of SP_KV_PAGE_TOKENS tokens (each of all layers); a row that needs more cannot run */
+    size_t rows;        /* rows in flight at most */
+    size_t pass_tokens; /* tokens of a pass at most, at least rows */
+    size_t pass_logits; /* spans that want logits in a pass at most */
+    size_t ffn_block;   /* columns of gate and up that exist at a time, a multiple of SP_PACK_COLS or all */
+    size_t chunk_bytes; /* a chunk of weights at most */
+    size_t ring_slots;  /* 0 when resident */
+    sp_ring_backend read_backend; /* these three: how the model's drive is read best, io/ring.h; 0: its defaults */
+    size_t read_depth, read_request_bytes;
     double pass_seconds; /* of a decode pass with `rows` rows; 0: not known, rates were not measured */
     double estimate_low_s, estimate_likely_s, estimate_high_s; /* of the whole request; 0: not known */
 } sp_plan;

@@ -15,6 +15,7 @@
 #include "engine_synthetic.h"
 #include "kernels/ops.h"
 #include "planner/machine.h"
+#include "planner/pin.h"
 #include "planner/plan.h"
 #include "util/rng.h"
 
@@ -198,6 +199,35 @@ static void numbers_for_people(void **state) {
     sp_buf_deinit(&out);
 }
 
+/* The longest run of layers, around the circle, of which none is among the first n of the order. */
+static uint32_t longest_gap(uint32_t n_layers, uint32_t n) {
+    bool pinned[200] = {false};
+    for (uint32_t i = 0; i < n; i++) pinned[sp_pin_order(n_layers, i)] = true;
+    uint32_t longest = 0, run = 0;
+    for (uint32_t l = 0; l < 2 * n_layers; l++) {
+        run = pinned[l % n_layers] ? 0 : run + 1;
+        if (run > longest) longest = run;
+    }
+    return longest;
+}
+
+static void pinned_layers_are_spread(void **state) {
+    (void)state;
+    for (uint32_t n_layers = 1; n_layers <= 200; n_layers++) {
+        bool seen[200] = {false};
+        for (uint32_t i = 0; i < n_layers; i++) {
+            uint32_t layer = sp_pin_order(n_layers, i);
+            assert_true(layer < n_layers && !seen[layer]);
+            seen[layer] = true;
+        }
+        for (uint32_t n = 1; n < n_layers; n++) /* three times the mean gap at most */
+            assert_true(longest_gap(n_layers, n) <= 3 * n_layers / n);
+    }
+    assert_int_equal(sp_pin_order(80, 0), 0);
+    assert_int_equal(sp_pin_order(80, 1), 64);
+    assert_int_equal(sp_pin_order(80, 2), 32);
+}
+
 static void write_text(const char *root, const char *path, const char *text) {
     char full[512];
     snprintf(full, sizeof full, "%s/%s", root, path);
@@ -248,6 +278,7 @@ int main(void) {
         cmocka_unit_test(auto_streams_what_does_not_fit),
         cmocka_unit_test(the_text_is_two_lines),
         cmocka_unit_test(numbers_for_people),
+        cmocka_unit_test(pinned_layers_are_spread),
         cmocka_unit_test(the_least_limit_up_the_tree_binds),
         cmocka_unit_test(this_machine_reads),
     };
