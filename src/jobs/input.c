@@ -18,7 +18,7 @@
 
 #include "util/size.h"
 
-enum { READ_BYTES = 256 * 1024, KEPT_BYTES = 64, POLL_MS = 100 };
+enum { READ_BYTES = 128 * 1024, KEPT_BYTES = 64, POLL_MS = 100 };
 
 struct sp_input {
     int fd; /* -1: the built-in set */
@@ -63,7 +63,9 @@ sp_input *sp_input_open(const char *path, sp_error *err) {
     input->is_regular = S_ISREG(st.st_mode);
     input->path = strdup(path);
     input->hash = XXH3_createState();
-    SP_CHECK(input->path && input->hash);
+    input->window = malloc(READ_BYTES);
+    input->room = READ_BYTES;
+    SP_CHECK(input->path && input->hash && input->window);
     XXH3_128bits_reset(input->hash);
     return input;
 }

@@ -351,7 +351,7 @@ bool sp_decode_prepare(sp_tokenizer *t, sp_error *err) {
         bool special = v->flags[id] & SP_TOK_SPECIAL;
         /* The model looks words up by raw bytes: they must be those of the alphabet, not a special token's text. */
         if (t->bpe.byte_level && sp_bytes_of_text(text, n_bytes, &scratch) &&
-            (!special || (scratch.n_bytes == n_bytes && memcmp(scratch.data, text, n_bytes) == 0)))
+            (!special || (scratch.n_bytes == n_bytes && (n_bytes == 0 || memcmp(scratch.data, text, n_bytes) == 0))))
             v->flags[id] |= SP_TOK_BYTES;
         ok = special ? sp_buf_add(&v->bytes, text, n_bytes) : token_bytes(t, text, n_bytes, &now, &next, &v->bytes);
         ok = ok && v->bytes.n_bytes < UINT32_MAX;
