@@ -154,7 +154,7 @@ static sp_value slice_text(sp_render *r, const sp_text *text, int64_t start, int
     if (text->n_chars != text->n_bytes) {
         offsets = sp_render_alloc(r, text->n_chars + 1, sizeof *offsets);
         for (size_t i = 0, n = 0; i < text->n_bytes; i++)
-            if (((unsigned char)text->data[i] & 0xC0) != 0x80) offsets[n++] = i;
+            if (!sp_utf8_continues(text->data[i])) offsets[n++] = i;
         offsets[text->n_chars] = text->n_bytes;
     }
     sp_sink sink = {.r = r};

@@ -52,7 +52,7 @@ static bool final_sigma(const sp_text *text, size_t i, size_t width) {
     bool before = false;
     while (at > 0 && !before) {
         do at--;
-        while (at > 0 && ((unsigned char)text->data[at] & 0xC0) == 0x80);
+        while (at > 0 && sp_utf8_continues(text->data[at]));
         c = sp_text_char(text->data, text->n_bytes, at, &w);
         if (!is_case_ignorable(c)) break;
     }

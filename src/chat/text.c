@@ -6,22 +6,22 @@
 #include "chat/render.h"
 #include "util/size.h"
 
-static size_t count_chars(const char *data, size_t n_bytes) {
+size_t sp_text_count(const char *data, size_t n_bytes) {
     size_t n = 0;
-    for (size_t i = 0; i < n_bytes; i++) n += ((unsigned char)data[i] & 0xC0) != 0x80;
+    for (size_t i = 0; i < n_bytes; i++) n += !sp_utf8_continues(data[i]);
     return n;
 }
 
 sp_text *sp_text_borrow(sp_arena *arena, const char *data, size_t n_bytes) {
     sp_text *text = SP_ARENA_NEW(arena, sp_text);
-    *text = (sp_text){.data = data, .n_bytes = n_bytes, .n_chars = count_chars(data, n_bytes)};
+    *text = (sp_text){.data = data, .n_bytes = n_bytes, .n_chars = sp_text_count(data, n_bytes)};
     return text;
 }
 
 static sp_text *text_over(sp_render *r, const char *data, size_t n_bytes) {
     sp_text *text = SP_RENDER_NEW(r, sp_text);
     sp_render_charge(r, n_bytes / 64);
-    *text = (sp_text){.data = data, .n_bytes = n_bytes, .n_chars = count_chars(data, n_bytes)};
+    *text = (sp_text){.data = data, .n_bytes = n_bytes, .n_chars = sp_text_count(data, n_bytes)};
     return text;
 }
 
@@ -84,7 +84,7 @@ size_t sp_text_offset(const sp_text *text, size_t i_char) {
     if (i_char >= text->n_chars) return text->n_bytes;
     size_t at = 0;
     for (size_t left = i_char + 1; at < text->n_bytes; at++)
-        if (((unsigned char)text->data[at] & 0xC0) != 0x80 && --left == 0) break;
+        if (!sp_utf8_continues(text->data[at]) && --left == 0) break;
     return at;
 }
 
@@ -170,7 +170,7 @@ void sp_text_strip_range(const sp_text *text, const sp_text *chars, bool left, b
     }
     while (right && end > start) {
         size_t last = end - 1;
-        while (last > start && ((unsigned char)text->data[last] & 0xC0) == 0x80) last--;
+        while (last > start && sp_utf8_continues(text->data[last])) last--;
         int32_t c = sp_text_char(text->data, end, last, &width);
         if (!stripped(chars, text->data + last, end - last, c)) break;
         end = last;

@@ -139,10 +139,13 @@ static chunks split_chunks(sp_render *r, const sp_text *text, bool hyphens) {
     return c;
 }
 
-static size_t chars_in(const sp_text *text, size_t from, size_t to) {
-    size_t n = 0;
-    for (size_t i = from; i < to; i++) n += ((unsigned char)text->data[i] & 0xC0) != 0x80;
-    return n;
+/* Where the n_chars characters from byte `at` on end; there are as many. */
+static size_t skip_chars(const sp_text *text, size_t at, size_t n_chars) {
+    for (; n_chars; n_chars--) {
+        at++;
+        while (at < text->n_bytes && sp_utf8_continues(text->data[at])) at++;
+    }
+    return at;
 }
 
 /* One paragraph; lines are separated by wrap. */
@@ -154,26 +157,17 @@ static void wrap_line(sp_sink *sink, const sp_text *text, size_t width, bool bre
         if (!first && ascii_space(text->data[at])) at = c.ends[i++]; /* white space at a line's start goes */
         if (i == c.n) break;
         size_t from = at, n = 0;
-        while (i < c.n && n + chars_in(text, at, c.ends[i]) <= width) {
-            n += chars_in(text, at, c.ends[i]);
+        while (i < c.n && n + sp_text_count(text->data + at, c.ends[i] - at) <= width) {
+            n += sp_text_count(text->data + at, c.ends[i] - at);
             at = c.ends[i++];
         }
-        if (i < c.n && chars_in(text, at, c.ends[i]) > width && (break_long || n == 0)) {
-            size_t end = c.ends[i];
-            if (break_long) {
-                end = at;
-                for (; n < sp_max_size(width, 1); n++) do
-                        end++;
-                    while (end < text->n_bytes && ((unsigned char)text->data[end] & 0xC0) == 0x80);
-            } else {
-                i++;
-            }
-            at = end;
-        }
+        bool too_long = i < c.n && sp_text_count(text->data + at, c.ends[i] - at) > width; /* for any line */
+        if (too_long && break_long)
+            at = skip_chars(text, at, sp_max_size(width, 1) - n);
+        else if (too_long && n == 0)
+            at = c.ends[i++];
         size_t to = at;
-        if (to > from && ascii_space(text->data[to - 1])) {
-            while (to > from && ascii_space(text->data[to - 1])) to--;
-        }
+        while (to > from && ascii_space(text->data[to - 1])) to--;
         if (to == from) continue;
         if (!first) sp_sink_text(sink, wrap);
         sp_sink_slice(sink, text, from, to);

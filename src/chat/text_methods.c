@@ -76,7 +76,7 @@ static void split_white(sp_render *r, sp_items *list, const sp_text *text, int64
 static size_t skip_white_back(const sp_text *text, size_t to, bool white) {
     while (to > 0) {
         size_t at = to - 1, width;
-        while (at > 0 && ((unsigned char)text->data[at] & 0xC0) == 0x80) at--;
+        while (at > 0 && sp_utf8_continues(text->data[at])) at--;
         if (sp_python_is_space(sp_text_char(text->data, text->n_bytes, at, &width)) != white) break;
         to = at;
     }
@@ -203,9 +203,7 @@ static int64_t find(sp_render *r, sp_value self, const sp_value *a, bool last) {
     if (!window(r, text, a + 1, &from, &to)) return -1;
     size_t hit = last ? sp_text_rfind(r, text, needle, from, to) : sp_text_find(r, text, needle, from, to);
     if (hit == SIZE_MAX) return -1;
-    int64_t n = 0;
-    for (size_t i = 0; i < hit; i++) n += ((unsigned char)text->data[i] & 0xC0) != 0x80;
-    return n;
+    return (int64_t)sp_text_count(text->data, hit);
 }
 
 static sp_value found(sp_render *r, int64_t at) {
@@ -223,10 +221,7 @@ METHOD(text_count) {
     size_t from, to;
     int64_t n = 0;
     if (!window(r, text, a + 1, &from, &to)) return sp_value_int(0);
-    if (!needle->n_bytes) {
-        for (size_t i = from; i < to; i++) n += ((unsigned char)text->data[i] & 0xC0) != 0x80;
-        return sp_value_int(n + 1);
-    }
+    if (!needle->n_bytes) return sp_value_size(sp_text_count(text->data + from, to - from) + 1);
     for (;; n++) {
         size_t hit = sp_text_find(r, text, needle, from, to);
         if (hit == SIZE_MAX) return sp_value_int(n);

@@ -12,6 +12,7 @@
 
 #include "chat/template.h"
 #include "util/arena.h"
+#include "util/utf8.h"
 
 typedef struct sp_render sp_render;
 typedef struct sp_iter sp_iter;
@@ -169,6 +170,7 @@ sp_value sp_text_value(sp_render *r, const char *text); /* a copy of a C string 
 /* Bytes [from, to) of a text; both lie on character borders. */
 const sp_text *sp_text_slice(sp_render *r, const sp_text *text, size_t from, size_t to);
 const sp_text *sp_text_concat(sp_render *r, const sp_text *a, const sp_text *b);
+size_t sp_text_count(const char *data, size_t n_bytes); /* characters */
 /* Where character i_char begins; i_char <= n_chars. */
 size_t sp_text_offset(const sp_text *text, size_t i_char);
 bool sp_text_eq(const sp_text *a, const sp_text *b);

@@ -19,9 +19,8 @@ typedef struct {
 } tokenize;
 
 static void put_ids(sp_buf *out, const sp_ids *ids) {
-    sp_buf_text(out, "\"tokens\":[");
-    for (size_t i = 0; i < ids->n; i++) sp_buf_printf(out, i ? ",%d" : "%d", (int)ids->ids[i]);
-    sp_buf_char(out, ']');
+    sp_buf_text(out, "\"tokens\":");
+    sp_json_int32s(out, ids->ids, ids->n);
 }
 
 static bool has(const tokenize *t, sp_option_id id) { return t->invocation->options[id].given; }

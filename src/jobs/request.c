@@ -32,11 +32,9 @@ sp_decoding sp_decoding_default(void) { return (sp_decoding){.max_tokens = 256, 
 /* ---- single fields ---- */
 
 static bool refuse(sp_error *err, const char *field, const json_t *value, const char *want) {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     char found[80];
-    sp_printable(text ? text : "?", text ? strlen(text) : 1, found, sizeof found);
-    free(text);
-    return sp_fail(err, SP_ERR_INPUT, "%s: %s found, %s wanted", field, found, want);
+    return sp_fail(err, SP_ERR_INPUT, "%s: %s found, %s wanted", field, sp_json_shown(value, found, sizeof found),
+                   want);
 }
 
 /* An integer in [low, high], also when it is written 5.0. */

@@ -8,22 +8,16 @@
 #include "util/json.h"
 #include "util/utf8.h"
 
-static void quote(sp_buf *out, const char *text) { sp_json_quote(out, text, strlen(text)); }
+static void put_text(sp_buf *out, const char *text) { sp_json_quote(out, text, strlen(text)); }
 
-static void pair(sp_buf *out, const char *key, const char *text) {
-    quote(out, key);
+static void put_pair(sp_buf *out, const char *key, const char *text) {
+    put_text(out, key);
     sp_buf_char(out, ':');
-    quote(out, text);
-}
-
-static void ids(sp_buf *out, const int32_t *tokens, size_t n) {
-    sp_buf_char(out, '[');
-    for (size_t i = 0; i < n; i++) sp_buf_printf(out, i ? ",%d" : "%d", (int)tokens[i]);
-    sp_buf_char(out, ']');
+    put_text(out, text);
 }
 
 /* A log-probability: nine digits say exactly which fp32 it is; JSON has no infinity, OpenAI writes -9999. */
-static void logprob(sp_buf *out, float value) {
+static void put_logprob(sp_buf *out, float value) {
     if (isinf(value))
         sp_buf_text(out, "-9999.0");
     else
@@ -31,7 +25,7 @@ static void logprob(sp_buf *out, float value) {
 }
 
 /* "token":text,"id":N,"logprob":X,"bytes":[...]; an id past the tokenizer's vocabulary has no bytes. */
-static void token_entry(sp_buf *out, const sp_tokenizer *tokenizer, int32_t id, float value) {
+static void put_token(sp_buf *out, const sp_tokenizer *tokenizer, int32_t id, float value) {
     const char *bytes = "";
     size_t n_bytes = 0;
     bool known = sp_tokenizer_token_bytes(tokenizer, id, &bytes, &n_bytes);
@@ -41,7 +35,7 @@ static void token_entry(sp_buf *out, const sp_tokenizer *tokenizer, int32_t id, 
     sp_json_quote(out, text.data ? text.data : "", text.n_bytes);
     sp_buf_deinit(&text);
     sp_buf_printf(out, ",\"id\":%d,\"logprob\":", (int)id);
-    logprob(out, value);
+    put_logprob(out, value);
     sp_buf_text(out, ",\"bytes\":");
     if (!known) {
         sp_buf_text(out, "null");
@@ -52,7 +46,7 @@ static void token_entry(sp_buf *out, const sp_tokenizer *tokenizer, int32_t id, 
     sp_buf_char(out, ']');
 }
 
-static void logprobs(sp_buf *out, const sp_result_context *context, const sp_row *row) {
+static void put_logprobs(sp_buf *out, const sp_result_context *context, const sp_row *row) {
     if (!row->samples) {
         sp_buf_text(out, "null");
         return;
@@ -61,11 +55,11 @@ static void logprobs(sp_buf *out, const sp_result_context *context, const sp_row
     for (size_t i = 0; i < row->n_new; i++) {
         const sp_sample *sample = &row->samples[i];
         sp_buf_text(out, i ? ",{" : "{");
-        token_entry(out, context->tokenizer, sample->id, sample->logprob);
+        put_token(out, context->tokenizer, sample->id, sample->logprob);
         sp_buf_text(out, ",\"top_logprobs\":[");
         for (size_t k = 0; k < sample->n_top; k++) {
             sp_buf_text(out, k ? ",{" : "{");
-            token_entry(out, context->tokenizer, sample->top[k].id, sample->top[k].logprob);
+            put_token(out, context->tokenizer, sample->top[k].id, sample->top[k].logprob);
             sp_buf_char(out, '}');
         }
         sp_buf_text(out, "]}");
@@ -73,60 +67,64 @@ static void logprobs(sp_buf *out, const sp_result_context *context, const sp_row
     sp_buf_text(out, "],\"refusal\":null}");
 }
 
-static void body(sp_buf *out, const sp_result_context *context, const sp_row *row) {
+static void put_body(sp_buf *out, const sp_result_context *context, const sp_row *row) {
     sp_buf_printf(out, "{\"id\":\"chatcmpl-%s-%zu\",\"object\":\"chat.completion\",\"created\":%lld,", context->run_id,
                   row->request.i_line, (long long)context->created_s);
-    pair(out, "model", context->model_name);
+    put_pair(out, "model", context->model_name);
     sp_buf_text(out, ",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":");
     sp_json_quote(out, row->text.data ? row->text.data : "", row->text.n_bytes);
     sp_buf_text(out, ",\"refusal\":null},\"logprobs\":");
-    logprobs(out, context, row);
+    put_logprobs(out, context, row);
     sp_buf_char(out, ',');
-    pair(out, "finish_reason", sp_finish_name(row->finish));
+    put_pair(out, "finish_reason", sp_finish_name(row->finish));
     sp_buf_printf(out, "}],\"usage\":{\"prompt_tokens\":%zu,\"completion_tokens\":%zu,\"total_tokens\":%zu}}",
                   row->n_prompt, row->n_new, row->n_prompt + row->n_new);
 }
 
-static void origin(sp_buf *out, const sp_result_context *context, size_t i_line) {
+/* The opening of the spill object: what all rows have in common. */
+static void put_origin(sp_buf *out, const sp_result_context *context, size_t i_line) {
+    const struct {
+        const char *key, *text;
+    } pairs[] = {{"mode", context->mode},
+                 {"precision", context->precision},
+                 {"placement", context->placement},
+                 {"backend", context->mode_backend},
+                 {"isa", context->isa}};
     sp_buf_printf(out, "\"spill\":{\"line\":%zu,", i_line);
-    pair(out, "run", context->run_id);
+    put_pair(out, "run", context->run_id);
     sp_buf_char(out, ',');
-    pair(out, "model_hash", context->model_hash);
-    sp_buf_text(out, ",\"adapter_hash\":null,");
-    pair(out, "mode", context->mode);
-    sp_buf_char(out, ',');
-    pair(out, "precision", context->precision);
-    sp_buf_char(out, ',');
-    pair(out, "placement", context->placement);
-    sp_buf_char(out, ',');
-    pair(out, "backend", context->mode_backend);
-    sp_buf_char(out, ',');
-    pair(out, "isa", context->isa);
+    put_pair(out, "model_hash", context->model_hash);
+    sp_buf_text(out, ",\"adapter_hash\":null");
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        sp_buf_char(out, ',');
+        put_pair(out, pairs[i].key, pairs[i].text);
+    }
 }
 
-static double seconds(uint64_t from_ns, uint64_t to_ns) {
+static double seconds_between(uint64_t from_ns, uint64_t to_ns) {
     return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
 }
 
 bool sp_result_row(sp_buf *out, const sp_result_context *context, const sp_row *row) {
     sp_buf_printf(out, "{\"id\":\"batch_req_%s-%zu\",\"custom_id\":", context->run_id, row->request.i_line);
-    quote(out, row->request.custom_id);
+    put_text(out, row->request.custom_id);
     sp_buf_printf(out, ",\"response\":{\"status_code\":200,\"request_id\":\"%s-%zu\",\"body\":", context->run_id,
                   row->request.i_line);
-    body(out, context, row);
+    put_body(out, context, row);
     sp_buf_text(out, "},\"error\":null,");
-    origin(out, context, row->request.i_line);
+    put_origin(out, context, row->request.i_line);
     const sp_sample_options *sampling = &row->sampling;
     sp_buf_printf(out,
                   ",\"decoding\":{\"max_tokens\":%zu,\"temperature\":%.9g,\"top_p\":%.9g,\"top_k\":%zu,\"seed\":%lld},"
                   "\"prompt_tokens\":%zu,\"new_tokens\":%zu,\"first_token_s\":%.6f,\"seconds\":%.6f,\"tokens\":",
                   row->max_new, (double)sampling->temperature, (double)sampling->top_p, sampling->top_k,
-                  (long long)sampling->seed, row->n_prompt, row->n_new, seconds(row->started_ns, row->first_token_ns),
-                  seconds(row->started_ns, row->finished_ns));
-    ids(out, row->tokens + row->n_prompt, row->n_new);
+                  (long long)sampling->seed, row->n_prompt, row->n_new,
+                  seconds_between(row->started_ns, row->first_token_ns),
+                  seconds_between(row->started_ns, row->finished_ns));
+    sp_json_int32s(out, row->tokens + row->n_prompt, row->n_new);
     if (context->echo_tokens) {
         sp_buf_text(out, ",\"prompt_tokens_ids\":");
-        ids(out, row->tokens, row->n_prompt);
+        sp_json_int32s(out, row->tokens, row->n_prompt);
     }
     return sp_buf_text(out, "}}\n") && !out->failed;
 }
@@ -134,12 +132,12 @@ bool sp_result_row(sp_buf *out, const sp_result_context *context, const sp_row *
 bool sp_result_error(sp_buf *out, const sp_result_context *context, const char *custom_id, size_t i_line,
                      sp_row_code code, const char *message) {
     sp_buf_printf(out, "{\"id\":\"batch_req_%s-%zu\",\"custom_id\":", context->run_id, i_line);
-    quote(out, custom_id);
+    put_text(out, custom_id);
     sp_buf_text(out, ",\"response\":null,\"error\":{");
-    pair(out, "code", sp_row_code_name(code));
+    put_pair(out, "code", sp_row_code_name(code));
     sp_buf_char(out, ',');
-    pair(out, "message", message);
+    put_pair(out, "message", message);
     sp_buf_text(out, "},");
-    origin(out, context, i_line);
+    put_origin(out, context, i_line);
     return sp_buf_text(out, "}}\n") && !out->failed;
 }

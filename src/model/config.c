@@ -3,21 +3,10 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "util/json.h"
 
 enum { SHOWN_BYTES = 80, WANT_BYTES = 160 };
-
-/* A value as JSON, cut and made printable. */
-static const char *show(const json_t *value, char out[SHOWN_BYTES]) {
-    if (!value) return "absent";
-    if (json_is_object(value)) return "an object";
-    if (json_is_array(value) && json_array_size(value) > 16) return "a long list";
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-    sp_printable(text ? text : "?", text ? strlen(text) : 1, out, SHOWN_BYTES);
-    free(text);
-    return out;
-}
 
 const json_t *sp_config_get(const sp_config *config, const char *key) {
     const json_t *value = json_object_get(config->object, key);
@@ -27,13 +16,13 @@ const json_t *sp_config_get(const sp_config *config, const char *key) {
 bool sp_config_fail(const sp_config *config, const char *key, const char *want, sp_error *err) {
     char shown[SHOWN_BYTES];
     return sp_fail(err, SP_ERR_INPUT, "%s: %s%s is %s, want %s", config->file, config->inside, key,
-                   show(sp_config_get(config, key), shown), want);
+                   sp_json_shown(sp_config_get(config, key), shown, sizeof shown), want);
 }
 
 bool sp_config_unsupported(const sp_config *config, const char *key, const char *what_is, sp_error *err) {
     char shown[SHOWN_BYTES];
     return sp_fail(err, SP_ERR_SUPPORT, "%s: %s%s is %s: not supported (%s)", config->file, config->inside, key,
-                   show(sp_config_get(config, key), shown), what_is);
+                   sp_json_shown(sp_config_get(config, key), shown, sizeof shown), what_is);
 }
 
 /* A whole number, also one written as a real. */
@@ -114,7 +103,7 @@ bool sp_config_reals(const sp_config *config, const char *key, double min, doubl
         if (!(real >= min && real <= max)) {
             char shown[SHOWN_BYTES];
             return sp_fail(err, SP_ERR_INPUT, "%s: %s%s[%zu] is %s, want a number from %g to %g", config->file,
-                           config->inside, key, i, show(value, shown), min, max);
+                           config->inside, key, i, sp_json_shown(value, shown, sizeof shown), min, max);
         }
         out[i] = (float)real;
     }
@@ -137,7 +126,7 @@ static bool add_id(const sp_config *config, const char *key, const json_t *value
     if (!whole_number(value, &id) || id < 0 || (uint64_t)id >= n_vocab) {
         char shown[SHOWN_BYTES];
         return sp_fail(err, SP_ERR_INPUT, "%s: %s%s holds %s, want token ids below the vocabulary of %zu", config->file,
-                       config->inside, key, show(value, shown), n_vocab);
+                       config->inside, key, sp_json_shown(value, shown, sizeof shown), n_vocab);
     }
     for (size_t i = 0; i < *n; i++)
         if (ids[i] == (int32_t)id) return true;

@@ -106,7 +106,7 @@ static uint32_t longest_at(const sp_added_walk *walk, size_t at, size_t *end) {
 /* The character that ends at text[at]. */
 static uint32_t char_before(const char *text, size_t at) {
     do at--;
-    while (((unsigned char)text[at] & 0xc0) == 0x80 && at > 0);
+    while (sp_utf8_continues(text[at]) && at > 0);
     uint32_t c;
     sp_char_next(text + at, &c);
     return c;
@@ -150,7 +150,7 @@ static void widen(const sp_added_walk *walk, sp_added_token token, size_t *begin
     while ((token.rules & SP_ADDED_LSTRIP) && *begin > walk->begin &&
            sp_char_is_space(char_before(walk->text, *begin))) {
         do (*begin)--;
-        while (((unsigned char)walk->text[*begin] & 0xc0) == 0x80);
+        while (sp_utf8_continues(walk->text[*begin]));
     }
     while ((token.rules & SP_ADDED_RSTRIP) && *end < walk->n_bytes) {
         uint32_t c;

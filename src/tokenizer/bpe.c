@@ -402,7 +402,7 @@ static size_t next_cut(const sp_bpe *bpe, const char *text, size_t n_bytes, size
         if (!hit) return n_bytes;
         size_t at = (size_t)(hit - text), before = at;
         do before--;
-        while (((unsigned char)text[before] & 0xc0) == 0x80);
+        while (sp_utf8_continues(text[before]));
         uint32_t c;
         sp_char_next(text + before, &c);
         if (!bpe->n_joins || !bsearch(&c, bpe->joins, bpe->n_joins, sizeof c, compare_uint32)) return at;

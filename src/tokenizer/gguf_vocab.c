@@ -76,16 +76,8 @@ static bool add_token(sp_tokenizer *t, const sp_tokenizer_gguf *src, size_t id, 
     uint8_t flags = special ? SP_TOK_ADDED | SP_TOK_SPECIAL : SP_TOK_MODEL | (type == TYPE_USER ? SP_TOK_ADDED : 0);
     if (type == TYPE_BYTE) flags = SP_TOK_MODEL;
     sp_buf text = {0};
-    for (size_t i = 0; i < token.n_bytes;) {
-        bool valid;
-        size_t step = sp_utf8_step(token.text + i, token.n_bytes - i, &valid);
-        if (valid)
-            sp_buf_add(&text, token.text + i, step);
-        else
-            sp_buf_text(&text, "\xef\xbf\xbd");
-        i += step ? step : token.n_bytes - i;
-    }
-    bool ok = !text.failed || sp_fail(err, SP_ERR_MEMORY, "no memory for token %zu", id);
+    bool ok =
+        sp_utf8_lossy(&text, token.text, token.n_bytes) || sp_fail(err, SP_ERR_MEMORY, "no memory for token %zu", id);
     ok = ok && sp_vocab_add(&t->vocab, (int64_t)id, text.data ? text.data : "", text.n_bytes, flags, err);
     sp_buf_deinit(&text);
     return ok;

@@ -8,6 +8,7 @@
 
 #include "tokenizer/tokenizer.h"
 #include "util/arena.h"
+#include "util/utf8.h"
 
 enum {
     SP_TOK_MODEL = 1,    /* in the model's vocabulary: merges and whole-word lookups see it */
@@ -108,11 +109,6 @@ int sp_matches_next(sp_matches *it, const char *text, const char *shadow, size_t
 
 /* Decodes the character at text (valid UTF-8, n_bytes > 0). Returns its bytes. */
 size_t sp_char_next(const char *text, uint32_t *c);
-/* Offset of the first byte that is not UTF-8, or n_bytes. */
-size_t sp_utf8_valid_bytes(const char *text, size_t n_bytes);
-/* One step of lossy decoding: bytes of the character at text, or of the invalid run that becomes one U+FFFD (*valid
- * false), or 0 if the text ends within what may still become a character. */
-size_t sp_utf8_step(const char *text, size_t n_bytes, bool *valid);
 size_t sp_char_put(uint32_t c, char *out); /* at most 4 bytes */
 bool sp_char_is_numeric(uint32_t c);       /* Rust's char::is_numeric: categories Nd, Nl, No of Unicode 17 */
 bool sp_char_is_space(uint32_t c);         /* White_Space */

@@ -294,7 +294,7 @@ static int regex_find(const sp_regex *r, sp_matcher *m, const char *text, size_t
         }
         if (left <= window) return 0;
         from += window + 1;
-        while (from < n_bytes && ((unsigned char)text[from] & 0xc0) == 0x80) from++;
+        while (from < n_bytes && sp_utf8_continues(text[from])) from++;
         if (!in_time(m, err)) return -1;
     }
 }

@@ -1,4 +1,4 @@
-/* Characters: UTF-8, and the few properties the pipeline asks for.
+/* Characters: taking them from valid UTF-8, and the few properties the pipeline asks for.
  *
  * Unicode's version matters to the bit, and each reference component has its own: regular expressions follow Unicode
  * 16, numbers 17, NFC 9, while PCRE2 and utf8proc bring whatever the system has (14 to 17). Two tables make the result
@@ -63,52 +63,6 @@ size_t sp_char_next(const char *text, uint32_t *c) {
 }
 
 size_t sp_char_put(uint32_t c, char *out) { return (size_t)utf8proc_encode_char((int32_t)c, (uint8_t *)out); }
-
-size_t sp_utf8_step(const char *text, size_t n_bytes, bool *valid) {
-    const unsigned char *s = (const unsigned char *)text;
-    *valid = true;
-    if (n_bytes == 0) return 0;
-    if (s[0] < 0x80) return 1;
-    /* Bounds of the second byte exclude overlong forms, surrogates and what lies past U+10FFFF (Unicode, table 3-7). */
-    unsigned char low = 0x80, high = 0xbf;
-    size_t want = s[0] >= 0xc2 && s[0] < 0xe0   ? 2
-                  : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-                  : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-                                                : 0;
-    if (s[0] == 0xe0) low = 0xa0;
-    if (s[0] == 0xed) high = 0x9f;
-    if (s[0] == 0xf0) low = 0x90;
-    if (s[0] == 0xf4) high = 0x8f;
-    *valid = false;
-    if (want == 0) return 1;
-    for (size_t i = 1; i < want; i++) {
-        if (i == n_bytes) return 0;
-        if (s[i] < low || s[i] > high) return i;
-        low = 0x80;
-        high = 0xbf;
-    }
-    *valid = true;
-    return want;
-}
-
-size_t sp_utf8_valid_bytes(const char *text, size_t n_bytes) {
-    size_t i = 0;
-    while (i < n_bytes) {
-        uint64_t eight;
-        if (n_bytes - i >= sizeof eight) {
-            memcpy(&eight, text + i, sizeof eight);
-            if (!(eight & 0x8080808080808080u)) {
-                i += sizeof eight;
-                continue;
-            }
-        }
-        bool valid;
-        size_t step = sp_utf8_step(text + i, n_bytes - i, &valid);
-        if (step == 0 || !valid) return i;
-        i += step;
-    }
-    return n_bytes;
-}
 
 bool sp_char_is_numeric(uint32_t c) {
     if (c < 0x80) return c >= '0' && c <= '9';

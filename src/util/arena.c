@@ -1,4 +1,5 @@
-/* Arena: a list of blocks, each at least twice as big as what is asked of it. */
+/* Arena: a list of blocks of 32 KB, or of what is asked for when that is more. Only the newest block is filled; what is
+ * left of the others is given up. */
 #include "util/arena.h"
 
 #include <stdlib.h>

@@ -2,37 +2,29 @@
 #include "util/error.h"
 
 #include <errno.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/utf8.h"
+
 enum { MESSAGE_BYTES = 8192 }; /* of a message before it is cut: a path of PATH_MAX and what is said of it */
 
-/* Bytes of the UTF-8 sequence that starts at text, or 0 if it is not a valid one of printable kind. */
-static size_t printable_bytes(const unsigned char *text, size_t n_bytes) {
-    unsigned char lead = text[0];
-    if (lead >= 0x20 && lead < 0x7f) return 1;
-    size_t want = lead >= 0xc2 && lead < 0xe0   ? 2
-                  : lead >= 0xe0 && lead < 0xf0 ? 3
-                  : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                : 0;
-    if (want == 0 || want > n_bytes) return 0;
-    for (size_t i = 1; i < want; i++)
-        if ((text[i] & 0xc0) != 0x80) return 0;
-    uint32_t second = text[1];
-    bool bad = (lead == 0xc2 && second < 0xa0)      /* C1 controls */
-               || (lead == 0xe0 && second < 0xa0)   /* overlong */
-               || (lead == 0xed && second >= 0xa0)  /* surrogates */
-               || (lead == 0xf0 && second < 0x90)   /* overlong */
-               || (lead == 0xf4 && second >= 0x90); /* past U+10FFFF */
-    return bad ? 0 : want;
+/* Bytes of the character at text when it may be printed as it is; 0 for control characters and for what is not UTF-8.
+ */
+static size_t printable_bytes(const char *text, size_t n_bytes) {
+    bool valid;
+    size_t step = sp_utf8_step(text, n_bytes, &valid);
+    unsigned char lead = (unsigned char)text[0];
+    bool is_c0 = lead < 0x20 || lead == 0x7f;
+    bool is_c1 = valid && lead == 0xc2 && (unsigned char)text[1] < 0xa0;
+    return valid && !is_c0 && !is_c1 ? step : 0;
 }
 
 const char *sp_printable(const char *text, size_t n_bytes, char *out, size_t out_bytes) {
     size_t used = 0;
     for (size_t i = 0; i < n_bytes;) {
-        size_t run = printable_bytes((const unsigned char *)text + i, n_bytes - i);
+        size_t run = printable_bytes(text + i, n_bytes - i);
         size_t need = run ? run : 4;
         if (used + need + 4 > out_bytes) { /* room for "..." and NUL */
             memcpy(out + used, "...", 3);
@@ -68,36 +60,38 @@ static void set_text(sp_error *err, const char *text) {
         return;
     }
     size_t head = HEAD_BYTES - 3, tail = n_bytes - (TAIL_BYTES - 1);
-    while ((printable[head] & 0xc0) == 0x80) head--;
-    while ((printable[tail] & 0xc0) == 0x80) tail++;
+    while (sp_utf8_continues(printable[head])) head--;
+    while (sp_utf8_continues(printable[tail])) tail++;
     snprintf(err->text, sizeof err->text, "%.*s...%s", (int)head, printable, printable + tail);
+}
+
+/* The formatted text, and ": <tail>" unless tail is NULL. */
+static void SP_PRINTF(3, 0) set_format(sp_error *err, const char *tail, const char *format, va_list args) {
+    char text[MESSAGE_BYTES];
+    int used = vsnprintf(text, sizeof text, format, args);
+    if (used < 0) used = 0;
+    if (tail && (size_t)used < sizeof text) snprintf(text + used, sizeof text - (size_t)used, ": %s", tail);
+    set_text(err, text);
 }
 
 bool sp_fail(sp_error *err, sp_error_code code, const char *format, ...) {
     if (err->code != SP_OK) return false;
-    char text[MESSAGE_BYTES];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    set_format(err, NULL, format, args);
     va_end(args);
     err->code = code;
-    set_text(err, text);
     return false;
 }
 
 bool sp_fail_errno(sp_error *err, const char *format, ...) {
-    int saved = errno;
+    const char *reason = strerror(errno); /* glibc: a text of this thread */
     if (err->code != SP_OK) return false;
-    char text[MESSAGE_BYTES];
     va_list args;
     va_start(args, format);
-    int used = vsnprintf(text, sizeof text, format, args);
+    set_format(err, reason, format, args);
     va_end(args);
-    if (used < 0) used = 0;
-    if ((size_t)used < sizeof text)
-        snprintf(text + used, sizeof text - (size_t)used, ": %s", strerror(saved)); /* glibc: thread-safe text */
     err->code = SP_ERR_IO;
-    set_text(err, text);
     return false;
 }
 
@@ -111,14 +105,10 @@ bool sp_fail_open(sp_error *err, const char *path) {
 
 bool sp_error_wrap(sp_error *err, const char *format, ...) {
     if (err->code == SP_OK) return false;
-    char text[MESSAGE_BYTES];
     va_list args;
     va_start(args, format);
-    int used = vsnprintf(text, sizeof text, format, args);
+    set_format(err, err->text, format, args);
     va_end(args);
-    if (used < 0) used = 0;
-    if ((size_t)used < sizeof text) snprintf(text + used, sizeof text - (size_t)used, ": %s", err->text);
-    set_text(err, text);
     return false;
 }
 

@@ -1,15 +1,13 @@
-/* JSON helpers over jansson. */
+/* JSON over jansson. Memory is bounded before jansson sees a text, numbers are written as Python writes them. */
 #include "util/json.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "util/file.h"
+#include "util/size.h"
 #include "util/utf8.h"
 
 /* Upper bounds of what jansson takes for an object, a list, and a member of either, with the allocator's share
@@ -17,7 +15,8 @@
  * hundred times its size. */
 enum { OBJECT_BYTES = 240, LIST_BYTES = 140, MEMBER_BYTES = 100, TREE_MAX_BYTES = 128 << 20 };
 
-static bool check_tree(const char *text, size_t n_bytes, const char *what, sp_error *err) {
+/* Counts what would become values, without looking whether the text is JSON at all. */
+static bool check_tree_bytes(const char *text, size_t n_bytes, const char *what, sp_error *err) {
     size_t tree_bytes = 0;
     bool in_string = false;
     for (size_t i = 0; i < n_bytes; i++) {
@@ -30,15 +29,16 @@ static bool check_tree(const char *text, size_t n_bytes, const char *what, sp_er
             tree_bytes += c == '{' ? OBJECT_BYTES : c == '[' ? LIST_BYTES : c == ',' || c == ':' ? MEMBER_BYTES : 0;
     }
     return tree_bytes <= TREE_MAX_BYTES ||
-           sp_fail(err, SP_ERR_INPUT, "%s: so many values that they would take %zu MB of memory, at most %d are given",
-                   what, tree_bytes >> 20, TREE_MAX_BYTES >> 20);
+           sp_fail(err, SP_ERR_INPUT,
+                   "%s: so many values that they would take %zu MB of memory, at most %d MB are allowed", what,
+                   tree_bytes >> 20, TREE_MAX_BYTES >> 20);
 }
 
 json_t *sp_json_parse_wide(const char *text, size_t n_bytes, const char *what, bool *is_wide, sp_error *err) {
     enum { FLAGS = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY };
     json_error_t where;
     if (is_wide) *is_wide = false;
-    if (!check_tree(text, n_bytes, what, err)) return NULL;
+    if (!check_tree_bytes(text, n_bytes, what, err)) return NULL;
     json_t *value = json_loadb(text, n_bytes, FLAGS, &where);
     if (!value && is_wide && json_error_code(&where) == json_error_numeric_overflow) {
         value = json_loadb(text, n_bytes, FLAGS | JSON_DECODE_INT_AS_REAL, &where);
@@ -61,51 +61,36 @@ json_t *sp_json_text(const char *text) {
     return value;
 }
 
-/* Reads exactly n_bytes of fd into data. */
-static bool read_all(int fd, char *data, size_t n_bytes) {
-    for (size_t done = 0; done < n_bytes;) {
-        ssize_t got = read(fd, data + done, n_bytes - done);
-        if (got < 0 && errno == EINTR) continue;
-        if (got == 0) errno = EIO; /* it shrank under us */
-        if (got <= 0) return false;
-        done += (size_t)got;
-    }
-    return true;
-}
-
 json_t *sp_json_load(const char *path, size_t max_bytes, sp_error *err) {
     json_t *value = NULL;
-    char *data = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused below, not waited for */
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        sp_fail_open(err, path);
-        goto out;
-    }
-    if (!S_ISREG(st.st_mode)) {
-        sp_fail(err, SP_ERR_INPUT, "%s: not a regular file", path);
-        goto out;
-    }
-    size_t n_bytes = (size_t)st.st_size;
-    if (n_bytes > max_bytes) {
-        sp_fail(err, SP_ERR_INPUT, "%s: %zu bytes, at most %zu are read", path, n_bytes, max_bytes);
-        goto out;
-    }
-    data = malloc(n_bytes + 1);
-    if (!data) {
-        sp_fail(err, SP_ERR_MEMORY, "%s: no memory for %zu bytes", path, n_bytes);
-        goto out;
-    }
-    if (!read_all(fd, data, n_bytes)) {
-        sp_fail_errno(err, "%s", path);
-        goto out;
-    }
-    bool is_wide; /* model_max_length of 10^30 is usual */
-    value = sp_json_parse_wide(data, n_bytes, path, &is_wide, err);
-out:
-    free(data);
-    if (fd >= 0) close(fd);
+    sp_buf text = {0};
+    bool is_wide;
+    if (sp_file_read(path, max_bytes, &text, err))
+        value = sp_json_parse_wide(text.data, text.n_bytes, path, &is_wide, err);
+    sp_buf_deinit(&text);
     return value;
+}
+
+typedef struct {
+    char *bytes;
+    size_t n_bytes, room_bytes;
+} window;
+
+/* Takes what fits and ends the dump there, so that a value of megabytes costs no more than what is shown of it. */
+static int fill_window(const char *text, size_t n_bytes, void *ctx) {
+    window *w = ctx;
+    size_t n = sp_min_size(n_bytes, w->room_bytes - w->n_bytes);
+    memcpy(w->bytes + w->n_bytes, text, n);
+    w->n_bytes += n;
+    return n == n_bytes ? 0 : -1;
+}
+
+const char *sp_json_shown(const json_t *value, char *out, size_t out_bytes) {
+    char bytes[512];
+    window w = {bytes, 0, sp_min_size(sizeof bytes, out_bytes)}; /* full: too long for out, which then ends in "..." */
+    if (!value) return sp_printable("absent", 6, out, out_bytes);
+    json_dump_callback(value, fill_window, &w, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+    return sp_printable(bytes, w.n_bytes, out, out_bytes);
 }
 
 bool sp_json_quote(sp_buf *buf, const char *text, size_t n_bytes) {
@@ -130,6 +115,12 @@ bool sp_json_quote(sp_buf *buf, const char *text, size_t n_bytes) {
     return sp_buf_char(buf, '"') && !buf->failed;
 }
 
+bool sp_json_int32s(sp_buf *buf, const int32_t *values, size_t n) {
+    sp_buf_char(buf, '[');
+    for (size_t i = 0; i < n; i++) sp_buf_printf(buf, i ? ",%d" : "%d", (int)values[i]);
+    return sp_buf_char(buf, ']') && !buf->failed;
+}
+
 bool sp_json_real(sp_buf *buf, double value) {
     if (isnan(value)) return sp_buf_text(buf, "nan");
     if (isinf(value)) return sp_buf_text(buf, value < 0 ? "-inf" : "inf");
@@ -138,9 +129,8 @@ bool sp_json_real(sp_buf *buf, double value) {
     do snprintf(digits, sizeof digits, "%.*e", precision - 1, value);
     while (strtod(digits, NULL) != value && precision++ < 17);
     int exponent = atoi(strchr(digits, 'e') + 1);
-    if (exponent < -4 || exponent >= 16) { /* Python: 1e-05, 1.5e+16: no ".0", two exponent digits at least */
-        return sp_buf_text(buf, digits);
-    }
+    /* Python: 1e-05, 1.5e+16: no ".0", two exponent digits at least */
+    if (exponent < -4 || exponent >= 16) return sp_buf_text(buf, digits);
     int decimals = precision - 1 - exponent;
     return sp_buf_printf(buf, "%.*f", decimals > 1 ? decimals : 1, value);
 }

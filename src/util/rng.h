@@ -9,6 +9,7 @@ typedef struct {
     uint32_t v[4];
 } sp_rng_block;
 
+/* The 128 random bits of a key (64 bits) and a counter (128 bits). */
 static inline sp_rng_block sp_rng_philox(uint64_t key, uint64_t counter_low, uint64_t counter_high) {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     uint32_t c0 = (uint32_t)counter_low, c1 = (uint32_t)(counter_low >> 32);

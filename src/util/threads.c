@@ -75,6 +75,7 @@ static bool spin_while_equal(_Atomic uint32_t *word, uint32_t old) {
     }
 }
 
+/* Claims and runs tasks of this run until there are none; the last one to finish wakes the caller. */
 static void work(sp_pool *pool, uint32_t run, size_t i_thread) {
     uint64_t ticket = atomic_load(&pool->ticket);
     for (;;) {
@@ -156,7 +157,7 @@ sp_pool *sp_pool_new(size_t n_threads, sp_error *err) {
         sp_fail(err, SP_ERR_USAGE, "threads: %zu asked for, at most %d are possible", n_threads, MAX_THREADS);
         return NULL;
     }
-    sp_pool *pool = aligned_alloc(CACHE_LINE, (sizeof *pool + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    sp_pool *pool = aligned_alloc(CACHE_LINE, sizeof *pool); /* whose size its alignment makes a multiple */
     SP_CHECK(pool != NULL);
     memset(pool, 0, sizeof *pool);
     pool->n_threads = 1;

@@ -17,10 +17,12 @@
 typedef struct sp_pool sp_pool;
 typedef void sp_task_fn(void *ctx, size_t i_task, size_t i_thread); /* i_thread < sp_pool_n_threads */
 
-/* n_threads counts the caller; 0 means all processors this process may use (sched_getaffinity). NULL on failure. */
+/* n_threads counts the caller; 0 means all processors this process may use (sched_getaffinity). NULL on failure:
+ * SP_ERR_USAGE for more than 1,024, SP_ERR_IO when the system starts no more. */
 sp_pool *sp_pool_new(size_t n_threads, sp_error *err) SP_MUST_CHECK;
 void sp_pool_free(sp_pool *pool); /* NULL is fine */
 size_t sp_pool_n_threads(const sp_pool *pool);
+/* n_tasks < 2^32 - 1. */
 void sp_pool_run(sp_pool *pool, size_t n_tasks, sp_task_fn *fn, void *ctx);
 
 #endif

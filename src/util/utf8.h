@@ -1,14 +1,25 @@
-/* UTF-8: making any bytes valid text. Pure, thread-safe. */
+/* UTF-8: finding the characters of any bytes, and making any bytes valid text. Pure, thread-safe. */
 #ifndef SPILL_UTIL_UTF8_H
 #define SPILL_UTIL_UTF8_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "util/buf.h"
 
-/* Length of the valid UTF-8 sequence that begins at bytes (n_bytes > 0), or 0 with *n_bad set to the length of the
- * maximal invalid part (1..3; Unicode 15 section 3.9, the practice of substituting maximal subparts). */
-size_t sp_utf8_length(const char *bytes, size_t n_bytes, size_t *n_bad);
+/* Whether byte c continues a character: it is neither the first byte of one nor a character by itself. */
+static inline bool sp_utf8_continues(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
 
-/* Appends bytes as text, each maximal invalid part as U+FFFD. */
+/* One step of lossy decoding. Returns the bytes of the character at text (*valid true), or of the invalid run there
+ * that one U+FFFD stands for (*valid false; 1..3 bytes, Unicode 15 section 3.9, substitution of maximal subparts), or 0
+ * when the text ends inside what may still become a character (*valid false), or is empty. */
+size_t sp_utf8_step(const char *text, size_t n_bytes, bool *valid);
+
+/* Offset of the first byte that is not part of a whole valid character, or n_bytes. */
+size_t sp_utf8_valid_bytes(const char *text, size_t n_bytes);
+
+/* Appends bytes as text, each invalid run as one U+FFFD, a character that is cut off at the end too. False when *out
+ * does not take it. */
 bool sp_utf8_lossy(sp_buf *out, const char *bytes, size_t n_bytes);
 
 #endif
