@@ -13,8 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "jobs/idset.h"
-#include "jobs/input.h"
+#include "jobs/intake.h"
 #include "jobs/manifest.h"
 #include "jobs/result.h"
 #include "jobs/rundir.h"
@@ -23,16 +22,8 @@
 #include "util/clock.h"
 #include "util/size.h"
 
-/* What planning sees of the input. EARLY_ERRORS bounds what bad rows take until there is a file for their lines,
- * UNKNOWN_ROW_TOKENS is what a row beyond the look-ahead may need (address space alone until it does). */
-enum { LOOK_AHEAD_ROWS = 256, LOOK_AHEAD_BYTES = 64 << 20, EARLY_ERRORS = 4096, UNKNOWN_ROW_TOKENS = 1 << 17 };
-
-/* A bad row found before the results file is open. */
-typedef struct {
-    char *custom_id, *message; /* heap */
-    size_t i_line;
-    sp_row_code code;
-} early_error;
+/* What a row beyond the look-ahead may need (address space alone until it does). */
+enum { UNKNOWN_ROW_TOKENS = 1 << 17 };
 
 typedef struct {
     const sp_job_options *options;
@@ -49,17 +40,7 @@ typedef struct {
     sp_plan plan;
     char model_hash[SP_HASH_HEX_BYTES];
 
-    sp_input *input;
-    sp_shape shape;
-    sp_idset ids;
-    size_t n_lines; /* rows read, good and bad */
-    bool input_is_dry;
-    sp_row *queue[LOOK_AHEAD_ROWS]; /* ring of good rows not started yet */
-    size_t queue_head, n_queued;
-    size_t queued_bytes; /* of their lines */
-    early_error *early;  /* [EARLY_ERRORS], NULL once they are written */
-    size_t n_early;
-    size_t queued_prompt_tokens, queued_new_tokens, longest_row_tokens;
+    sp_intake intake;
 
     sp_rundir rundir;
     sp_result_context context;
@@ -80,41 +61,17 @@ static bool put_line(job *j, const char *line, size_t n_bytes, sp_error *err) {
     return false;
 }
 
-static bool write_error(job *j, const char *custom_id, size_t i_line, sp_row_code code, const char *message,
-                        sp_error *err) {
+static bool put_error(void *ctx, const sp_bad_row *row, sp_error *err) {
+    job *j = ctx;
     sp_buf_clear(&j->line);
-    if (!sp_result_error(&j->line, &j->context, custom_id, i_line, code, message))
-        return sp_fail(err, SP_ERR_MEMORY, "%s: no memory for its result line", custom_id);
+    if (!sp_result_error(&j->line, &j->context, row->custom_id, row->i_line, row->code, row->message))
+        return sp_fail(err, SP_ERR_MEMORY, "%s: no memory for its result line", row->custom_id);
     if (!put_line(j, j->line.data, j->line.n_bytes, err)) return false;
     j->result->n_done++;
     j->result->n_errors++;
-    sp_job_row event = {.custom_id = custom_id, .error_message = message};
+    sp_job_row event = {.custom_id = row->custom_id, .error_message = row->message};
     if (j->events->row) j->events->row(j->events->ctx, &event);
     return true;
-}
-
-/* A bad row's line; before the results file is open it waits. */
-static bool put_error(job *j, const char *custom_id, size_t i_line, sp_row_code code, const char *message,
-                      sp_error *err) {
-    if (!j->early) return write_error(j, custom_id, i_line, code, message, err);
-    early_error *early = &j->early[j->n_early++];
-    *early = (early_error){strdup(custom_id), strdup(message), i_line, code};
-    SP_CHECK(early->custom_id && early->message);
-    return true;
-}
-
-static bool put_early_errors(job *j, sp_error *err) {
-    early_error *early = j->early;
-    j->early = NULL;
-    bool good = true;
-    for (size_t i = 0; i < j->n_early; i++) {
-        good = good && write_error(j, early[i].custom_id, early[i].i_line, early[i].code, early[i].message, err);
-        free(early[i].custom_id);
-        free(early[i].message);
-    }
-    j->n_early = 0;
-    free(early);
-    return good;
 }
 
 /* Whether the answer equals what the input row expects, white space around both aside. */
@@ -135,7 +92,7 @@ static bool row_done(void *ctx, sp_row *row, sp_row_code code, const char *messa
     job *j = ctx;
     bool good;
     if (code != SP_ROW_OK) {
-        good = put_error(j, row->request.custom_id, row->request.i_line, code, message, err);
+        good = put_error(j, &(sp_bad_row){row->request.custom_id, row->request.i_line, code, message}, err);
     } else {
         sp_buf_clear(&j->line);
         good = sp_result_row(&j->line, &j->context, row) ||
@@ -168,97 +125,13 @@ static bool should_stop(void *ctx) {
     return j->options->time_limit_s > 0 && seconds_since(j->start_ns) >= j->options->time_limit_s;
 }
 
-/* ---- intake ---- */
-
-/* A good request and its prompt become a row, or an error line when the prompt is longer than the model can take. */
-static sp_row_code make_row(job *j, sp_request *request, sp_row **row, sp_error *err) {
-    sp_ids prompt = {0};
-    sp_row_code code = sp_frontend_prompt(&j->frontend, request, &j->options->prompt, &prompt, NULL, err);
-    size_t n_positions = j->model->arch.n_positions;
-    if (code == SP_ROW_OK && prompt.n >= n_positions) {
-        sp_fail(err, SP_ERR_INPUT, "prompt: %zu tokens found, the model has %zu positions; shorten it", prompt.n,
-                n_positions);
-        code = SP_ROW_TOO_LONG;
-    }
-    for (size_t i = 0; code == SP_ROW_OK && i < request->decoding.n_bias; i++) {
-        if ((size_t)request->decoding.bias[i].id < j->model->arch.n_vocab) continue;
-        sp_fail(err, SP_ERR_INPUT, "logit_bias: id %d found, below %zu wanted", (int)request->decoding.bias[i].id,
-                j->model->arch.n_vocab);
-        code = SP_ROW_INVALID_REQUEST;
-    }
-    if (code != SP_ROW_OK) {
-        sp_ids_deinit(&prompt);
-        return code;
-    }
-    sp_request_drop_prompt(request);
-    size_t max_new = sp_min_size(request->decoding.max_tokens, n_positions - prompt.n);
-    *row = sp_row_new(request, &prompt, max_new, j->frontend.tokenizer, j->options->seed, err);
-    return *row ? SP_ROW_OK : SP_ROW_NUMERIC;
-}
-
-static void enqueue(job *j, sp_row *row) {
-    j->queue[(j->queue_head + j->n_queued++) % LOOK_AHEAD_ROWS] = row;
-    j->queued_bytes += row->request.line_bytes;
-    j->queued_prompt_tokens += row->n_prompt;
-    j->queued_new_tokens += row->max_new;
-    j->longest_row_tokens = sp_max_size(j->longest_row_tokens, row->n_prompt + row->max_new);
-}
-
-/* Reads one line: a row into the queue, or an error line out. */
-static bool take_line(job *j, const sp_line *line, sp_error *err) {
-    sp_request request;
-    sp_error row_err = {0};
-    sp_row *row = NULL;
-    sp_row_code code = sp_request_parse(&request, line, &j->options->decoding, &j->shape, &row_err);
-    if (!sp_idset_add(&j->ids, request.custom_id)) {
-        sp_error_clear(&row_err);
-        sp_fail(&row_err, SP_ERR_INPUT, "custom_id: an earlier row has the same");
-        code = SP_ROW_DUPLICATE_ID;
-    }
-    if (code == SP_ROW_OK) code = make_row(j, &request, &row, &row_err);
-    j->n_lines++;
-    bool good = true;
-    if (row)
-        enqueue(j, row);
-    else
-        good = put_error(j, request.custom_id, line->i_line, code, row_err.text, err);
-    sp_request_deinit(&request);
-    return good;
-}
-
-/* Whether the look-ahead has room for one more line, be it a good row or a bad one. */
-static bool has_room(const job *j) {
-    bool is_full = j->early && j->n_early == EARLY_ERRORS;
-    return !is_full && (j->n_queued == 0 || j->queued_bytes < LOOK_AHEAD_BYTES);
-}
-
-static bool fill_queue(job *j, size_t n_wanted, sp_error *err) {
-    while (!j->input_is_dry && j->n_queued < n_wanted && has_room(j)) {
-        sp_line line;
-        if (should_stop(j)) return sp_fail(err, SP_ERR_CANCEL, "%s: stopped while reading it", j->options->input_path);
-        int got = j->options->limit && j->n_lines >= j->options->limit ? 0 : sp_input_next(j->input, &line, err);
-        if (got < 0) return false;
-        j->input_is_dry = got == 0;
-        if (got > 0 && !take_line(j, &line, err)) return false;
-    }
-    return true;
-}
-
-/* The oldest good row that waits. */
-static sp_row *dequeue(job *j) {
-    sp_row *row = j->queue[j->queue_head];
-    j->queue_head = (j->queue_head + 1) % LOOK_AHEAD_ROWS;
-    j->n_queued--;
-    j->queued_bytes -= row->request.line_bytes;
-    return row;
-}
+/* ---- rows come ---- */
 
 static bool next_row(void *ctx, sp_row **row, sp_error *err) {
     job *j = ctx;
     *row = NULL;
-    if (j->n_queued == 0 && !fill_queue(j, 1, err)) return false;
-    if (j->n_queued == 0) return true;
-    *row = dequeue(j);
+    if (!sp_intake_fill(&j->intake, 1, err)) return false;
+    *row = sp_intake_take(&j->intake);
     return true;
 }
 
@@ -293,8 +166,8 @@ static void pass_done(void *ctx, const sp_batch_pass *pass, sp_row *const *runni
         .wait_ns = result->wait_ns,
         .rss_bytes = rss_bytes(),
         .running = running,
-        .n_rows_known = j->n_lines,
-        .all_rows_known = j->input_is_dry,
+        .n_rows_known = j->intake.n_lines,
+        .all_rows_known = j->intake.is_dry,
     };
     j->events->passed(j->events->ctx, &progress);
 }
@@ -377,14 +250,14 @@ static bool plan_job(job *j, sp_error *err) {
         .placement = j->options->placement,
         .memory_bytes = j->options->memory_bytes,
         .rows_cap = j->options->rows_cap,
-        .n_rows = j->n_queued,
-        .prompt_tokens = j->queued_prompt_tokens,
-        .new_tokens = j->queued_new_tokens,
-        .row_tokens_max = j->longest_row_tokens,
+        .n_rows = j->intake.n_queued,
+        .prompt_tokens = j->intake.queued_prompt_tokens,
+        .new_tokens = j->intake.queued_new_tokens,
+        .row_tokens_max = j->intake.longest_row_tokens,
     };
-    if (!j->input_is_dry) {
+    if (!j->intake.is_dry) {
         size_t n_tokens = sp_min_size(j->model->arch.n_positions, UNKNOWN_ROW_TOKENS);
-        j->request.row_tokens_max = sp_max_size(j->longest_row_tokens, n_tokens);
+        j->request.row_tokens_max = sp_max_size(j->intake.longest_row_tokens, n_tokens);
     }
     if (sp_plan_build(j->model, &j->machine, &j->request, &j->plan, err)) return true;
     if (err->code == SP_ERR_MEMORY) err->code = SP_ERR_USAGE; /* too small a --memory, told before any work */
@@ -409,16 +282,24 @@ static bool open_results(job *j, sp_error *err) {
 }
 
 static bool read_ahead(job *j, sp_error *err) {
-    j->input = sp_input_open(j->options->input_path, err);
-    if (!j->input) return false;
-    sp_input_stop_when(j->input, should_stop, j);
-    j->early = calloc(EARLY_ERRORS, sizeof *j->early);
-    SP_CHECK(j->early != NULL);
-    if (!fill_queue(j, LOOK_AHEAD_ROWS, err)) {
+    sp_intake_setup setup = {
+        .path = j->options->input_path,
+        .frontend = &j->frontend,
+        .arch = &j->model->arch,
+        .decoding = &j->options->decoding,
+        .prompt = &j->options->prompt,
+        .seed = j->options->seed,
+        .limit = j->options->limit,
+        .ctx = j,
+        .bad_row = put_error,
+        .should_stop = should_stop,
+    };
+    if (!sp_intake_open(&j->intake, &setup, err)) return false;
+    if (!sp_intake_fill(&j->intake, SP_LOOK_AHEAD_ROWS, err)) {
         if (err->code == SP_ERR_IO) err->code = SP_ERR_INPUT; /* unreadable, told before any work */
         return false;
     }
-    return j->n_lines > 0 ||
+    return j->intake.n_lines > 0 ||
            sp_fail(err, SP_ERR_INPUT, "%s: no row found, at least one JSON line wanted", j->options->input_path);
 }
 
@@ -432,8 +313,8 @@ static void announce(job *j) {
         .request = &j->request,
         .plan = &j->plan,
         .isa = sp_device_isa(j->device),
-        .n_rows_known = j->n_lines,
-        .all_rows_known = j->input_is_dry,
+        .n_rows_known = j->intake.n_lines,
+        .all_rows_known = j->intake.is_dry,
     };
     j->result->estimate_s = j->plan.estimate_likely_s;
     if (j->events->planned) j->events->planned(j->events->ctx, &info);
@@ -441,7 +322,7 @@ static void announce(job *j) {
 
 static bool write_manifest(job *j, const char *state, sp_error *err) {
     char input_hash[33];
-    sp_input_hash(j->input, input_hash);
+    sp_input_hash(j->intake.input, input_hash);
     sp_manifest manifest = {
         .options = j->options,
         .model = j->model,
@@ -450,7 +331,7 @@ static bool write_manifest(job *j, const char *state, sp_error *err) {
         .plan = &j->plan,
         .isa = sp_device_isa(j->device),
         .stops = &j->frontend.stops,
-        .input_hash = j->input_is_dry ? input_hash : NULL,
+        .input_hash = j->intake.is_dry ? input_hash : NULL,
         .created_s = j->context.created_s,
         .run_id = j->rundir.id,
         .state = state,
@@ -463,16 +344,9 @@ static bool write_manifest(job *j, const char *state, sp_error *err) {
 }
 
 static void close_job(job *j) {
-    while (j->n_queued) sp_row_free(dequeue(j));
-    for (size_t i = 0; i < j->n_early; i++) {
-        free(j->early[i].custom_id);
-        free(j->early[i].message);
-    }
-    free(j->early);
+    sp_intake_close(&j->intake);
     sp_writer_close(&j->results);
     sp_writer_close(&j->out);
-    sp_input_close(j->input);
-    sp_idset_deinit(&j->ids);
     sp_buf_deinit(&j->line);
     sp_device_close(j->device);
     sp_pool_free(j->pool);
@@ -505,7 +379,7 @@ static bool run_batch(job *j, sp_error *err) {
         .calls =
             {.ctx = j, .next_row = next_row, .row_done = row_done, .pass_done = pass_done, .should_stop = should_stop},
     };
-    bool good = put_early_errors(j, err) && sp_batch_run(&setup, &j->result->stopped, err);
+    bool good = sp_intake_release(&j->intake, err) && sp_batch_run(&setup, &j->result->stopped, err);
     sp_engine_close(engine);
     if (!good && (j->reader_left || err->code == SP_ERR_CANCEL)) { /* not a failure of ours: as if stopped */
         sp_error_clear(err);

@@ -1,0 +1,155 @@
+/* Rows of an input, read ahead. */
+#include "jobs/intake.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/size.h"
+
+/* HELD_ROWS bounds what bad rows take until there is a file for their lines. */
+enum { LOOK_AHEAD_BYTES = 64 << 20, HELD_ROWS = 4096 };
+
+struct sp_held_row {
+    char *custom_id, *message; /* heap */
+    size_t i_line;
+    sp_row_code code;
+};
+
+/* ---- bad rows ---- */
+
+static bool put_bad(sp_intake *intake, const sp_bad_row *row, sp_error *err) {
+    if (!intake->held) return intake->setup.bad_row(intake->setup.ctx, row, err);
+    sp_held_row *held = &intake->held[intake->n_held++];
+    *held = (sp_held_row){strdup(row->custom_id), strdup(row->message), row->i_line, row->code};
+    SP_CHECK(held->custom_id && held->message);
+    return true;
+}
+
+static void free_held(sp_intake *intake) {
+    for (size_t i = 0; i < intake->n_held; i++) {
+        free(intake->held[i].custom_id);
+        free(intake->held[i].message);
+    }
+    free(intake->held);
+    intake->held = NULL;
+    intake->n_held = 0;
+}
+
+bool sp_intake_release(sp_intake *intake, sp_error *err) {
+    bool good = true;
+    for (size_t i = 0; good && i < intake->n_held; i++) {
+        const sp_held_row *held = &intake->held[i];
+        sp_bad_row row = {held->custom_id, held->i_line, held->code, held->message};
+        good = intake->setup.bad_row(intake->setup.ctx, &row, err);
+    }
+    free_held(intake);
+    return good;
+}
+
+/* ---- good rows ---- */
+
+/* A good request and its prompt become a row, or an error line when the prompt is longer than the model can take. */
+static sp_row_code make_row(const sp_intake *intake, sp_request *request, sp_row **row, sp_error *err) {
+    const sp_intake_setup *setup = &intake->setup;
+    sp_ids prompt = {0};
+    sp_row_code code = sp_frontend_prompt(setup->frontend, request, setup->prompt, &prompt, NULL, err);
+    size_t n_positions = setup->arch->n_positions;
+    if (code == SP_ROW_OK && prompt.n >= n_positions) {
+        sp_fail(err, SP_ERR_INPUT, "prompt: %zu tokens found, the model has %zu positions; shorten it", prompt.n,
+                n_positions);
+        code = SP_ROW_TOO_LONG;
+    }
+    for (size_t i = 0; code == SP_ROW_OK && i < request->decoding.n_bias; i++) {
+        if ((size_t)request->decoding.bias[i].id < setup->arch->n_vocab) continue;
+        sp_fail(err, SP_ERR_INPUT, "logit_bias: id %d found, below %zu wanted", (int)request->decoding.bias[i].id,
+                setup->arch->n_vocab);
+        code = SP_ROW_INVALID_REQUEST;
+    }
+    if (code != SP_ROW_OK) {
+        sp_ids_deinit(&prompt);
+        return code;
+    }
+    sp_request_drop_prompt(request);
+    size_t max_new = sp_min_size(request->decoding.max_tokens, n_positions - prompt.n);
+    *row = sp_row_new(request, &prompt, max_new, setup->frontend->tokenizer, setup->seed, err);
+    return *row ? SP_ROW_OK : SP_ROW_NUMERIC;
+}
+
+static void enqueue(sp_intake *intake, sp_row *row) {
+    intake->queue[(intake->queue_head + intake->n_queued++) % SP_LOOK_AHEAD_ROWS] = row;
+    intake->queued_bytes += row->request.line_bytes;
+    intake->queued_prompt_tokens += row->n_prompt;
+    intake->queued_new_tokens += row->max_new;
+    intake->longest_row_tokens = sp_max_size(intake->longest_row_tokens, row->n_prompt + row->max_new);
+}
+
+sp_row *sp_intake_take(sp_intake *intake) {
+    if (intake->n_queued == 0) return NULL;
+    sp_row *row = intake->queue[intake->queue_head];
+    intake->queue_head = (intake->queue_head + 1) % SP_LOOK_AHEAD_ROWS;
+    intake->n_queued--;
+    intake->queued_bytes -= row->request.line_bytes;
+    return row;
+}
+
+/* ---- lines ---- */
+
+/* One line: a row into the queue, or a bad row. */
+static bool take_line(sp_intake *intake, const sp_line *line, sp_error *err) {
+    sp_request request;
+    sp_error row_err = {0};
+    sp_row *row = NULL;
+    sp_row_code code = sp_request_parse(&request, line, intake->setup.decoding, &intake->shape, &row_err);
+    if (!sp_idset_add(&intake->ids, request.custom_id)) {
+        sp_error_clear(&row_err);
+        sp_fail(&row_err, SP_ERR_INPUT, "custom_id: an earlier row has the same");
+        code = SP_ROW_DUPLICATE_ID;
+    }
+    if (code == SP_ROW_OK) code = make_row(intake, &request, &row, &row_err);
+    intake->n_lines++;
+    bool good = true;
+    if (row)
+        enqueue(intake, row);
+    else
+        good = put_bad(intake, &(sp_bad_row){request.custom_id, line->i_line, code, row_err.text}, err);
+    sp_request_deinit(&request);
+    return good;
+}
+
+/* Whether the look-ahead has room for one more line, be it a good row or a bad one. */
+static bool has_room(const sp_intake *intake) {
+    bool is_full = intake->held && intake->n_held == HELD_ROWS;
+    return !is_full && (intake->n_queued == 0 || intake->queued_bytes < LOOK_AHEAD_BYTES);
+}
+
+bool sp_intake_fill(sp_intake *intake, size_t n_wanted, sp_error *err) {
+    const sp_intake_setup *setup = &intake->setup;
+    while (!intake->is_dry && intake->n_queued < n_wanted && has_room(intake)) {
+        sp_line line;
+        if (setup->should_stop(setup->ctx))
+            return sp_fail(err, SP_ERR_CANCEL, "%s: stopped while reading it", setup->path);
+        bool is_enough = setup->limit && intake->n_lines >= setup->limit;
+        int got = is_enough ? 0 : sp_input_next(intake->input, &line, err);
+        if (got < 0) return false;
+        intake->is_dry = got == 0;
+        if (got > 0 && !take_line(intake, &line, err)) return false;
+    }
+    return true;
+}
+
+bool sp_intake_open(sp_intake *intake, const sp_intake_setup *setup, sp_error *err) {
+    *intake = (sp_intake){.setup = *setup};
+    intake->input = sp_input_open(setup->path, err);
+    if (!intake->input) return false;
+    sp_input_stop_when(intake->input, setup->should_stop, setup->ctx);
+    intake->held = calloc(HELD_ROWS, sizeof *intake->held);
+    SP_CHECK(intake->held != NULL);
+    return true;
+}
+
+void sp_intake_close(sp_intake *intake) {
+    for (sp_row *row; (row = sp_intake_take(intake));) sp_row_free(row);
+    free_held(intake);
+    sp_input_close(intake->input);
+    sp_idset_deinit(&intake->ids);
+}

@@ -1,0 +1,67 @@
+/* Rows of an input, read ahead: each line is parsed, checked and made into a row, or into an error.
+ *
+ *   input lines -> intake -> rows that wait (a bounded queue) -> whoever runs them
+ *                     \_ bad rows, held until their lines can be written
+ *
+ * Memory holds the queue, the held errors and 64 bytes a row for duplicates. Not thread-safe. */
+#ifndef SPILL_JOBS_INTAKE_H
+#define SPILL_JOBS_INTAKE_H
+
+#include "jobs/frontend.h"
+#include "jobs/idset.h"
+#include "jobs/input.h"
+#include "jobs/row.h"
+
+enum { SP_LOOK_AHEAD_ROWS = 256 };
+
+/* A row that is an error: what its result line says. */
+typedef struct {
+    const char *custom_id;
+    size_t i_line; /* from 1 */
+    sp_row_code code;
+    const char *message;
+} sp_bad_row;
+
+/* All borrowed. */
+typedef struct {
+    const char *path; /* "-": stdin, "sample": the built-in set */
+    const sp_frontend *frontend;
+    const sp_arch *arch;
+    const sp_decoding *decoding; /* for rows without their own */
+    const sp_prompt_options *prompt;
+    int64_t seed; /* for rows without their own */
+    size_t limit; /* first N rows; 0: all */
+    void *ctx;
+    bool (*bad_row)(void *ctx, const sp_bad_row *row, sp_error *err);
+    bool (*should_stop)(void *ctx);
+} sp_intake_setup;
+
+typedef struct sp_held_row sp_held_row;
+
+typedef struct {
+    sp_intake_setup setup;
+    sp_input *input;
+    sp_shape shape;
+    sp_idset ids;
+    size_t n_lines;                    /* rows read, good and bad */
+    bool is_dry;                       /* to the end */
+    sp_row *queue[SP_LOOK_AHEAD_ROWS]; /* ring of good rows not started yet */
+    size_t queue_head, n_queued;
+    size_t queued_bytes; /* of their lines */
+    sp_held_row *held;   /* bad rows until sp_intake_release, NULL afterwards */
+    size_t n_held;
+    size_t queued_prompt_tokens, queued_new_tokens, longest_row_tokens; /* of all rows ever queued */
+} sp_intake;
+
+bool sp_intake_open(sp_intake *intake, const sp_intake_setup *setup, sp_error *err) SP_MUST_CHECK;
+void sp_intake_close(sp_intake *intake); /* zero-initialised is closed */
+
+/* Reads until n_wanted rows wait, the look-ahead is full or the input ends. False with SP_ERR_CANCEL when should_stop
+ * said so. */
+bool sp_intake_fill(sp_intake *intake, size_t n_wanted, sp_error *err) SP_MUST_CHECK;
+/* Gives held bad rows to bad_row, and every later one at once. */
+bool sp_intake_release(sp_intake *intake, sp_error *err) SP_MUST_CHECK;
+/* The oldest row that waits, the caller's from now on; NULL when none does. */
+sp_row *sp_intake_take(sp_intake *intake);
+
+#endif
