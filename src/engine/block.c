@@ -30,6 +30,7 @@ static bool multiply(sp_engine *e, sp_weight first, const sink *sinks, size_t n_
         sp_linear jobs[SP_STREAM_TAKE];
         size_t n = sp_stream_take(e->stream, chunks, err);
         if (n == 0) return false;
+        sp_content_see(e->content, chunks, n);
         for (size_t i = 0; i < n; i++) {
             const sp_chunk *c = &chunks[i];
             const sink *to = &sinks[c->weight - first];

@@ -88,6 +88,12 @@ size_t sp_engine_pages_needed(const sp_engine *e, uint32_t seq, size_t n_tokens)
 
 size_t sp_engine_pages_free(const sp_engine *e) { return sp_kv_pages_free(e->kv); }
 
+void sp_engine_set_kv_limit(sp_engine *e, size_t n_pages) {
+    size_t n_bytes = sp_kv_bytes_above(e->kv, n_pages);
+    if (n_bytes == 0 || n_bytes < sp_stream_growth_bytes(e->stream)) return;
+    sp_stream_grow(e->stream, sp_kv_set_limit(e->kv, n_pages));
+}
+
 /* ---- preparing a pass ---- */
 
 static bool check_tokens(const sp_engine *e, const sp_span *span, sp_error *err) {
@@ -166,19 +172,42 @@ static void prepare(sp_engine *e, const sp_span *spans, size_t n_spans) {
 
 /* ---- the pass ---- */
 
+/* The content hash wants every byte once: also of an embedding that no product takes. */
+static bool see_embed(sp_engine *e, sp_error *err) {
+    size_t n_left = sp_content_is_whole(e->content) ? 0 : e->model->embed.n_rows;
+    while (n_left > 0) {
+        sp_chunk chunks[SP_STREAM_TAKE];
+        size_t n = sp_stream_take(e->stream, chunks, err);
+        if (n == 0) return false;
+        sp_content_see(e->content, chunks, n);
+        for (size_t i = 0; i < n; i++) n_left -= chunks[i].n_rows;
+        sp_stream_release(e->stream);
+    }
+    return true;
+}
+
+static sp_stream_part part_of_pass(const sp_engine *e) {
+    if (e->pass.n_logits == 0) return SP_STREAM_NO_LOGITS;
+    return sp_content_is_whole(e->content) ? SP_STREAM_LOGITS : SP_STREAM_ALL;
+}
+
 static bool forward(sp_engine *e, sp_error *err) {
     const sp_arch *arch = &e->model->arch;
     sp_pass *pass = &e->pass;
+    sp_stream_part part = part_of_pass(e);
+    sp_stream_begin_pass(e->stream, part);
     if (!sp_stream_embed(e->stream, pass->tokens, pass->n_tokens, pass->rows, err)) return false;
     sp_op_embed(e->device, e->model->embed.format, pass->rows, pass->n_tokens, arch->d_model, arch->embed_scale,
                 e->acts.x, e->acts.ld_d);
     for (size_t l = 0; l < arch->n_layers; l++)
         if (!sp_block_forward(e, l, err)) return sp_error_wrap(err, "layer %zu", l);
-    return sp_head_forward(e, err) && sp_stream_end_pass(e->stream, err);
+    if (!sp_head_forward(e, err) || (part == SP_STREAM_ALL && !see_embed(e, err))) return false;
+    return sp_stream_end_pass(e->stream, err);
 }
 
 bool sp_engine_pass(sp_engine *e, const sp_span *spans, size_t n_spans, sp_pass_stats *stats, sp_error *err) {
     uint64_t start_ns = sp_clock_ns(), wait_ns = sp_stream_wait_ns(e->stream);
+    uint64_t boundary_wait_ns = sp_stream_boundary_wait_ns(e->stream);
     uint64_t bytes_read = sp_stream_bytes_read(e->stream);
     if (!check_spans(e, spans, n_spans, err)) return false;
     prepare(e, spans, n_spans);
@@ -193,11 +222,14 @@ bool sp_engine_pass(sp_engine *e, const sp_span *spans, size_t n_spans, sp_pass_
     if (stats)
         *stats = (sp_pass_stats){.ns = sp_clock_ns() - start_ns,
                                  .wait_ns = sp_stream_wait_ns(e->stream) - wait_ns,
+                                 .boundary_wait_ns = sp_stream_boundary_wait_ns(e->stream) - boundary_wait_ns,
                                  .bytes_read = sp_stream_bytes_read(e->stream) - bytes_read,
                                  .n_tokens = e->pass.n_tokens,
                                  .n_logits = e->pass.n_logits};
     return ok;
 }
+
+bool sp_engine_content_hash(const sp_engine *e, sp_hash *out) { return sp_content_hash(e->content, out); }
 
 const float *sp_engine_logits(const sp_engine *e, size_t i_span) {
     assert(i_span < e->pass.n_spans && e->pass.row_of_span[i_span] != SIZE_MAX);
@@ -291,11 +323,17 @@ sp_engine *sp_engine_open(const sp_model *model, const sp_plan *plan, sp_device 
     const sp_stream_options options = {.chunk_bytes = plan->chunk_bytes,
                                        .ffn_block = plan->ffn_block,
                                        .n_slots = plan->ring_slots,
+                                       .n_pinned_layers = plan->n_pinned_layers,
+                                       .pin_head = plan->pin_head,
                                        .keep_embed = plan->keep_embed,
-                                       .n_embed_max = plan->pass_tokens};
+                                       .n_embed_max = plan->pass_tokens,
+                                       .backend = plan->read_backend,
+                                       .depth = plan->read_depth,
+                                       .request_bytes = plan->read_request_bytes};
     size_t page_bytes = sp_kv_page_bytes(device, model->arch.n_kv_heads, model->arch.head_dim);
     e->stream = sp_stream_open(model, &options, err);
-    if (e->stream && sp_params_read(model, &e->arena, &e->params, err) && allocate(e, err)) {
+    if (e->stream) e->content = sp_content_new(model, sp_stream_n_extents(e->stream), device, &e->arena);
+    if (e->stream && sp_params_read(model, &e->arena, e->content, &e->params, err) && allocate(e, err)) {
         e->kv = sp_kv_open(model->arch.n_layers, page_bytes, plan->kv_pages, err);
         allocate_tables(e);
     }

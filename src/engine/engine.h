@@ -8,6 +8,7 @@
 #define SPILL_ENGINE_ENGINE_H
 
 #include "kernels/device.h"
+#include "model/identity.h"
 #include "model/model.h"
 #include "planner/plan.h"
 #include "util/error.h"
@@ -38,6 +39,11 @@ size_t sp_engine_seq_set_length(sp_engine *engine, uint32_t seq, size_t n_length
 size_t sp_engine_pages_needed(const sp_engine *engine, uint32_t seq, size_t n_tokens);
 size_t sp_engine_pages_free(const sp_engine *engine);
 
+/* Between passes: from now on no more than n_pages pages are in use at a time (as many as are used now, or more). When
+ * that leaves memory for another layer of weights, the free pages' memory goes back to the system and the weights'
+ * stream pins as many layers instead; else nothing happens. Results do not change. */
+void sp_engine_set_kv_limit(sp_engine *engine, size_t n_pages);
+
 /* n_tokens tokens of a sequence, to be appended behind those it holds. A span that wants logits gets those of its last
  * token. */
 typedef struct {
@@ -48,9 +54,10 @@ typedef struct {
 } sp_span;
 
 typedef struct {
-    uint64_t ns;         /* wall time of the pass */
-    uint64_t wait_ns;    /* of it, waiting for weights that had not landed */
-    uint64_t bytes_read; /* from the drive during the pass */
+    uint64_t ns;               /* wall time of the pass */
+    uint64_t wait_ns;          /* of it, waiting for weights that had not landed */
+    uint64_t boundary_wait_ns; /* of that, for rows of the embedding and the first matrix */
+    uint64_t bytes_read;       /* from the drive during the pass */
     size_t n_tokens, n_logits;
 } sp_pass_stats;
 
@@ -63,6 +70,10 @@ bool sp_engine_pass(sp_engine *engine, const sp_span *spans, size_t n_spans, sp_
 /* Logits [V] of span i of the last pass (which wanted them), valid until the next pass. Raw: after the model's own cap,
  * before temperature. */
 const float *sp_engine_logits(const sp_engine *engine, size_t i_span);
+
+/* A hash of all the weights' bytes, however they are kept. False until the first pass with logits has ended: it reads
+ * them all. */
+bool sp_engine_content_hash(const sp_engine *engine, sp_hash *out);
 
 /* Memory held for weights, activations and rows; KV pages are touched as they are first used. */
 size_t sp_engine_memory_bytes(const sp_engine *engine);

@@ -3,6 +3,7 @@
 #ifndef SPILL_ENGINE_INTERNAL_H
 #define SPILL_ENGINE_INTERNAL_H
 
+#include "engine/content.h"
 #include "engine/engine.h"
 #include "engine/kv.h"
 #include "engine/params.h"
@@ -57,6 +58,7 @@ struct sp_engine {
     sp_arena arena;
     sp_params params;
     sp_stream *stream;
+    sp_content *content;
     sp_kv *kv;
     sp_seq *seqs; /* [plan->rows] */
     sp_acts acts;

@@ -20,6 +20,11 @@ void sp_kv_close(sp_kv *kv); /* NULL is fine */
 void *sp_kv_layer(const sp_kv *kv, size_t i_layer); /* page array of a layer, 64-byte aligned */
 size_t sp_kv_pages_free(const sp_kv *kv);
 
+/* At most n_pages pages are in use from now on, as many as now or more; the limit never rises again. The memory of the
+ * pages given up goes back to the system; returns the bytes that the cache can not take any more. */
+size_t sp_kv_set_limit(sp_kv *kv, size_t n_pages);
+size_t sp_kv_bytes_above(const sp_kv *kv, size_t n_pages); /* bytes of pages beyond n_pages */
+
 /* A page with one owner, all zero in every layer (what an earlier row left there, NaN perhaps, must not reach the
  * products with masked tokens). There must be a free one. */
 uint32_t sp_kv_take(sp_kv *kv);

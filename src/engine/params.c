@@ -11,6 +11,7 @@
 typedef struct {
     const sp_model *model;
     sp_arena *arena;
+    sp_content *content;
     int *fds;  /* [n_files] */
     char *raw; /* grows: one tensor as it lies in the file */
     size_t raw_bytes;
@@ -41,6 +42,7 @@ static bool read_vector(reader *r, const sp_vector *vector, const float **out) {
     const sp_format *format = vector->format;
     size_t n_bytes = vector->n_elems / format->block_elems * format->block_bytes;
     if (!read_raw(r, vector, n_bytes)) return false;
+    sp_content_add_vector(r->content, r->raw, n_bytes);
     float *values = SP_ARENA_ARRAY(r->arena, float, vector->n_elems);
     format->to_f32(r->raw, vector->n_elems, values);
     *out = values;
@@ -72,8 +74,12 @@ static bool open_files(reader *r) {
     return true;
 }
 
-bool sp_params_read(const sp_model *model, sp_arena *arena, sp_params *params, sp_error *err) {
-    reader r = {.model = model, .arena = arena, .err = err, .fds = SP_ARENA_ARRAY(arena, int, model->n_files)};
+bool sp_params_read(const sp_model *model, sp_arena *arena, sp_content *content, sp_params *params, sp_error *err) {
+    reader r = {.model = model,
+                .arena = arena,
+                .content = content,
+                .err = err,
+                .fds = SP_ARENA_ARRAY(arena, int, model->n_files)};
     for (size_t i = 0; i < model->n_files; i++) r.fds[i] = -1;
     sp_layer_params *layers = SP_ARENA_ARRAY(arena, sp_layer_params, model->arch.n_layers);
     bool ok = open_files(&r) && read_vector(&r, &model->final_norm, &params->final_norm);

@@ -2,6 +2,7 @@
 #ifndef SPILL_ENGINE_PARAMS_H
 #define SPILL_ENGINE_PARAMS_H
 
+#include "engine/content.h"
 #include "model/model.h"
 #include "util/arena.h"
 #include "util/error.h"
@@ -21,7 +22,8 @@ typedef struct {
     const float *final_norm;       /* [D] */
 } sp_params;
 
-/* Fills *params with memory of the arena. */
-bool sp_params_read(const sp_model *model, sp_arena *arena, sp_params *params, sp_error *err) SP_MUST_CHECK;
+/* Fills *params with memory of the arena; what is read is added to the content hash. */
+bool sp_params_read(const sp_model *model, sp_arena *arena, sp_content *content, sp_params *params,
+                    sp_error *err) SP_MUST_CHECK;
 
 #endif

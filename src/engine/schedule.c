@@ -7,7 +7,7 @@
 typedef struct {
     size_t chunk_bytes;
     uint32_t i_layer, group;
-    sp_extent *out; /* NULL: only count */
+    sp_schedule *out; /* NULL: only count */
     size_t n, max_bytes;
 } cutter;
 
@@ -16,7 +16,7 @@ static void cut(cutter *c, sp_weight weight, const sp_matrix *matrix, size_t row
     while (row0 < row1) {
         size_t n_rows = sp_min_size(step, row1 - row0);
         sp_extent extent = {matrix, weight, c->i_layer, c->group, row0, n_rows};
-        if (c->out) c->out[c->n] = extent;
+        if (c->out) c->out->extents[c->n] = extent;
         c->n++;
         c->max_bytes = sp_max_size(c->max_bytes, sp_extent_bytes(&extent));
         row0 += n_rows;
@@ -41,19 +41,32 @@ static void cut_layer(cutter *c, const sp_layer *layer, size_t ffn_block) {
 }
 
 static void walk(cutter *c, const sp_model *model, size_t ffn_block) {
-    for (size_t l = 0; l < model->arch.n_layers; l++) {
+    size_t n_layers = model->arch.n_layers;
+    for (size_t l = 0; l < n_layers; l++) {
         c->i_layer = (uint32_t)l;
+        if (c->out) c->out->layer_first[l] = c->n;
         cut_layer(c, &model->layers[l], ffn_block);
     }
-    c->i_layer = (uint32_t)model->arch.n_layers;
+    c->i_layer = (uint32_t)n_layers;
+    if (c->out) c->out->layer_first[n_layers] = c->out->i_embed = c->n;
     cut(c, SP_WEIGHT_HEAD, &model->head, 0, model->head.n_rows);
+    c->group++;
+    if (c->out) c->out->n_products = c->n;
+    if (model->arch.tied_head) return;
+    if (c->out) c->out->i_embed = c->n;
+    cut(c, SP_WEIGHT_EMBED, &model->embed, 0, model->embed.n_rows);
 }
 
 void sp_schedule_build(const sp_model *model, size_t chunk_bytes, size_t ffn_block, sp_arena *arena,
                        sp_schedule *schedule) {
     cutter count = {.chunk_bytes = chunk_bytes};
     walk(&count, model, ffn_block);
-    cutter write = {.chunk_bytes = chunk_bytes, .out = SP_ARENA_ARRAY(arena, sp_extent, count.n)};
+    *schedule = (sp_schedule){.extents = SP_ARENA_ARRAY(arena, sp_extent, count.n),
+                              .n_extents = count.n,
+                              .max_bytes = count.max_bytes,
+                              .layer_first = SP_ARENA_ARRAY(arena, size_t, model->arch.n_layers + 1)};
+    cutter write = {.chunk_bytes = chunk_bytes, .out = schedule};
     walk(&write, model, ffn_block);
-    *schedule = (sp_schedule){write.out, write.n, write.max_bytes};
+    schedule->i_logits = schedule->layer_first[model->arch.n_layers - 1];
+    while (schedule->extents[schedule->i_logits].weight != SP_WEIGHT_O) schedule->i_logits++;
 }

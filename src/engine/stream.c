@@ -1,10 +1,16 @@
 /* Places and order behind engine/stream.h; the reading itself is io/ring.h's.
  *
- * Chunks are submitted strictly in schedule order by the engine's own thread: at open, and whenever a release frees
- * slots. `turn` counts the trips through the schedule. A pinned chunk is read in turn 0 only, into its place of one
- * mapping; any other chunk goes to slot (number of unpinned chunks before it, over all turns) mod n_slots, once that
- * slot's earlier chunk was released. So the drives run on into the next turn without a stop, and the engine starts on
- * the first matrices while the last are still on their way.
+ * Chunks are submitted strictly in schedule order by the engine's own thread: at open, when a pass begins, and whenever
+ * a release frees slots. `turn` counts the trips through the schedule. A pinned chunk is read once, into its place; any
+ * other chunk goes to slot (number of unpinned chunks before it, over all turns) mod n_slots, once that slot's earlier
+ * chunk was released. So the drives run on across pinned layers and into the next turn without a stop, and the engine
+ * starts on the first matrices while the last are still on their way.
+ *
+ * Whether a turn needs the chunks from i_logits on is known when its pass begins; the submitting cursor waits there for
+ * that. The pass begins a ring's length later at the latest, so this costs nothing, and no byte is read on a guess.
+ *
+ * A chunk that becomes pinned later does so from a turn on in which it has not been submitted yet: both cursors see the
+ * same chunks go through the ring.
  *
  * Streamed models are read past the page cache, straight into the slots. A model that stays in memory is read once, so
  * it may as well come out of the page cache, where an earlier run has left it. */
@@ -15,6 +21,7 @@
 #include <sys/mman.h>
 
 #include "engine/schedule.h"
+#include "planner/pin.h"
 #include "util/arena.h"
 #include "util/clock.h"
 #include "util/size.h"
@@ -23,21 +30,30 @@
  * CACHED_REQUEST_BYTES: small enough that they share even a small model's first matrices. */
 enum { ALIGN = 64, CACHED_DEPTH = 4, CACHED_REQUEST_BYTES = 1 << 20, HUGE_PAGE = 2 << 20 };
 
+#define NEVER UINT64_MAX
+
 typedef struct {
-    bool pinned;     /* else it goes through the ring */
-    size_t at_bytes; /* pinned: its place, from base */
+    uint64_t pinned_turn; /* stays in memory from this turn on; NEVER: goes through the ring */
+    char *at;             /* its place, when pinned */
+    bool is_asked;        /* pinned, and submitted */
     sp_ring_ticket ticket;
 } item;
 
 typedef struct {
-    size_t at_bytes; /* its place, from base */
+    char *at;
     sp_ring_ticket ticket;
 } slot;
 
 typedef struct {
     size_t i_item;
-    uint64_t turn, n_unpinned; /* trips completed; unpinned chunks passed, over all turns */
+    uint64_t turn, n_unpinned; /* turns completed; chunks that went through the ring, over all turns */
 } cursor;
+
+/* Memory of its own: chunks pinned together, slots, staged rows. Begins at a huge page. */
+typedef struct {
+    void *mapping;
+    size_t mapped_bytes;
+} region;
 
 struct sp_stream {
     const sp_model *model;
@@ -49,64 +65,93 @@ struct sp_stream {
     item *items; /* [n_extents] */
     slot *slots; /* [n_slots] */
     size_t n_slots;
-    size_t n_unpinned; /* items that go through the ring */
-    void *mapping;
-    char *base; /* in the mapping, at a huge page: pinned matrices, the embedding, slots, staged rows */
-    size_t mapped_bytes, memory_bytes, slots_at_bytes, slots_bytes;
+    char *slots_base;
+    size_t slots_bytes;
+    size_t n_unpinned, n_unasked; /* items that go through the ring; pinned ones that were not submitted yet */
 
-    bool embed_kept; /* the embedding is in memory; a tied one is the head */
-    size_t embed_at_bytes;
-    sp_ring_ticket embed_ticket;
-    bool embed_landed;
-    size_t staging_at_bytes, staged_row_bytes; /* rows of an embedding that is not there: [n_embed_max] */
-    sp_ring_ticket *staged;                    /* [n_embed_max] */
+    region *regions; /* [L + 2] */
+    size_t n_regions, memory_bytes;
+    size_t n_pinned_layers; /* of the order */
+    bool head_pinned;
+    size_t spare_bytes; /* granted, too few for the next to be pinned */
+
+    bool embed_landed;       /* the whole embedding is in memory */
+    char *staging_base;      /* rows of an embedding that is not there: */
+    size_t staged_row_bytes; /* [n_embed_max] rows, so far apart */
+    sp_ring_ticket *staged;  /* [n_embed_max] */
     size_t n_embed_max;
 
     cursor submitting;   /* the next chunk to be read */
     cursor taking;       /* the next chunk to be taken */
-    uint64_t n_released; /* unpinned chunks released, over all turns */
+    uint64_t n_released; /* of the ring's chunks, over all turns */
+    uint64_t n_begun;    /* passes */
+    size_t end_item;     /* of the last pass begun */
     bool settled; /* every chunk is pinned and has landed, and the files were unchanged then: nothing can change any
                      more */
-    uint64_t wait_ns;
+    uint64_t wait_ns, boundary_wait_ns;
 };
 
 /* ---- submitting ---- */
 
-static void advance(const sp_stream *s, cursor *c) {
-    if (!s->items[c->i_item].pinned) c->n_unpinned++;
-    if (++c->i_item < s->schedule.n_extents) return;
+static bool is_pinned(const item *it, uint64_t turn) { return turn >= it->pinned_turn; }
+
+static void wrap(const sp_stream *s, cursor *c) {
+    if (c->i_item < s->schedule.n_extents) return;
     c->i_item = 0;
     c->turn++;
 }
 
-static sp_ring_ticket read_part(sp_stream *s, const sp_matrix *matrix, uint64_t offset_bytes, size_t n_bytes,
-                                size_t at_bytes, bool urgent) {
-    sp_ring_extent extent = {matrix->i_file, offset_bytes, n_bytes, s->base + at_bytes, urgent};
+static sp_ring_ticket read_part(sp_stream *s, const sp_matrix *matrix, uint64_t offset_bytes, size_t n_bytes, char *to,
+                                bool urgent) {
+    sp_ring_extent extent = {matrix->i_file, offset_bytes, n_bytes, to, urgent};
     return sp_ring_submit(s->ring, &extent);
 }
 
-/* The slot of the unpinned chunk with this number; without slots there is none. */
-static size_t slot_of(const sp_stream *s, uint64_t number) { return (size_t)(number % sp_max_size(1, s->n_slots)); }
+static sp_ring_ticket read_chunk(sp_stream *s, size_t i_item, char *to) {
+    const sp_extent *extent = &s->schedule.extents[i_item];
+    return read_part(s, extent->matrix, sp_extent_offset(extent), sp_extent_bytes(extent), to, false);
+}
+
+/* The slot of the ring's chunk with this number; without slots there is none. */
+static slot *slot_of(const sp_stream *s, uint64_t number) { return &s->slots[number % sp_max_size(1, s->n_slots)]; }
 
 /* Where a chunk's first byte lands in a slot. */
-static size_t place_in_slot(const sp_stream *s, const slot *to, const sp_extent *extent) {
-    return to->at_bytes + sp_ring_lead_bytes(s->align_bytes, sp_extent_offset(extent));
+static char *place_in_slot(const sp_stream *s, const slot *to, size_t i_item) {
+    return to->at + sp_ring_lead_bytes(s->align_bytes, sp_extent_offset(&s->schedule.extents[i_item]));
+}
+
+/* Submits the chunk at the cursor if it has a place. */
+static bool submit_unpinned(sp_stream *s) {
+    cursor *next = &s->submitting;
+    bool is_certain = next->i_item < s->schedule.i_logits;
+    if (!is_certain && next->turn >= s->n_begun) return false;
+    if (is_certain || next->i_item < s->end_item) {
+        if (next->n_unpinned >= s->n_released + s->n_slots) return false;
+        slot *to = slot_of(s, next->n_unpinned++);
+        to->ticket = read_chunk(s, next->i_item, place_in_slot(s, to, next->i_item));
+    }
+    next->i_item++;
+    return true;
+}
+
+static void submit_pinned(sp_stream *s) {
+    item *it = &s->items[s->submitting.i_item];
+    if (!it->is_asked) {
+        it->ticket = read_chunk(s, s->submitting.i_item, it->at);
+        it->is_asked = true;
+        s->n_unasked--;
+    }
+    s->submitting.i_item++;
 }
 
 /* Submits all chunks that have a place now. */
 static void submit_chunks(sp_stream *s) {
-    for (;;) {
-        cursor *next = &s->submitting;
-        if (next->turn > 0 && s->n_unpinned == 0) return;
-        while (next->turn > 0 && s->items[next->i_item].pinned) advance(s, next);
-        item *it = &s->items[next->i_item];
-        const sp_extent *extent = &s->schedule.extents[next->i_item];
-        if (!it->pinned && next->n_unpinned >= s->n_released + s->n_slots) return;
-        slot *to = it->pinned ? NULL : &s->slots[slot_of(s, next->n_unpinned)];
-        size_t at_bytes = to ? place_in_slot(s, to, extent) : it->at_bytes;
-        *(to ? &to->ticket : &it->ticket) =
-            read_part(s, extent->matrix, sp_extent_offset(extent), sp_extent_bytes(extent), at_bytes, false);
-        advance(s, next);
+    while (s->n_unpinned + s->n_unasked > 0) {
+        if (is_pinned(&s->items[s->submitting.i_item], s->submitting.turn))
+            submit_pinned(s);
+        else if (!submit_unpinned(s))
+            return;
+        wrap(s, &s->submitting);
     }
 }
 
@@ -114,48 +159,64 @@ static void submit_chunks(sp_stream *s) {
 
 static bool is_submitted(const sp_stream *s, const cursor *c) {
     const cursor *next = &s->submitting;
+    const item *it = &s->items[c->i_item];
+    if (is_pinned(it, c->turn)) return it->is_asked;
     return c->turn < next->turn || (c->turn == next->turn && c->i_item < next->i_item);
 }
 
 static sp_ring_ticket ticket_at(const sp_stream *s, const cursor *c) {
     const item *it = &s->items[c->i_item];
-    return it->pinned ? it->ticket : s->slots[slot_of(s, c->n_unpinned)].ticket;
+    return is_pinned(it, c->turn) ? it->ticket : slot_of(s, c->n_unpinned)->ticket;
 }
 
 static bool has_landed(const sp_stream *s, const cursor *c) {
     return is_submitted(s, c) && sp_ring_landed(s->ring, ticket_at(s, c));
 }
 
-static bool wait_for(sp_stream *s, sp_ring_ticket ticket, sp_error *err) {
+static bool wait_for(sp_stream *s, sp_ring_ticket ticket, bool at_boundary, sp_error *err) {
     if (sp_ring_landed(s->ring, ticket)) return true;
     uint64_t start_ns = sp_clock_ns();
     bool landed = sp_ring_wait(s->ring, ticket, err);
-    s->wait_ns += sp_clock_ns() - start_ns;
+    uint64_t wait_ns = sp_clock_ns() - start_ns;
+    s->wait_ns += wait_ns;
+    if (at_boundary) s->boundary_wait_ns += wait_ns;
     return landed;
 }
 
-static sp_chunk chunk_at(const sp_stream *s, const cursor *c) {
+/* The chunk at the taking cursor, which moves on. */
+static sp_chunk next_chunk(sp_stream *s) {
+    cursor *c = &s->taking;
     const sp_extent *extent = &s->schedule.extents[c->i_item];
     const item *it = &s->items[c->i_item];
-    size_t at_bytes = it->pinned ? it->at_bytes : place_in_slot(s, &s->slots[slot_of(s, c->n_unpinned)], extent);
-    return (sp_chunk){s->base + at_bytes, extent->matrix, extent->weight,
-                      extent->i_layer,    extent->row0,   extent->n_rows};
+    bool pinned = is_pinned(it, c->turn);
+    const char *w = pinned ? it->at : place_in_slot(s, slot_of(s, c->n_unpinned), c->i_item);
+    c->n_unpinned += !pinned;
+    return (sp_chunk){w, extent->matrix, extent->weight, extent->i_layer, extent->row0, extent->n_rows, c->i_item++};
 }
 
 static size_t take_run(sp_stream *s, sp_chunk *chunks) {
     uint32_t group = s->schedule.extents[s->taking.i_item].group;
     size_t n = 0;
-    do {
-        chunks[n++] = chunk_at(s, &s->taking);
-        advance(s, &s->taking);
-    } while (n < SP_STREAM_TAKE && s->taking.i_item != 0 && s->schedule.extents[s->taking.i_item].group == group &&
-             (s->settled || has_landed(s, &s->taking)));
+    do chunks[n++] = next_chunk(s);
+    while (n < SP_STREAM_TAKE && s->taking.i_item < s->end_item &&
+           s->schedule.extents[s->taking.i_item].group == group && (s->settled || has_landed(s, &s->taking)));
     return n;
 }
 
+size_t sp_stream_n_extents(const sp_stream *s) { return s->schedule.n_extents; }
+
+void sp_stream_begin_pass(sp_stream *s, sp_stream_part part) {
+    const size_t ends[] = {[SP_STREAM_NO_LOGITS] = s->schedule.i_logits,
+                           [SP_STREAM_LOGITS] = s->schedule.n_products,
+                           [SP_STREAM_ALL] = s->schedule.n_extents};
+    s->end_item = ends[part];
+    s->n_begun = s->taking.turn + 1;
+    submit_chunks(s);
+}
+
 size_t sp_stream_take(sp_stream *s, sp_chunk chunks[SP_STREAM_TAKE], sp_error *err) {
-    assert(is_submitted(s, &s->taking) || s->settled);
-    if (!s->settled && !wait_for(s, ticket_at(s, &s->taking), err)) return 0;
+    assert(s->taking.i_item < s->end_item && is_submitted(s, &s->taking));
+    if (!s->settled && !wait_for(s, ticket_at(s, &s->taking), s->taking.i_item == 0, err)) return 0;
     return take_run(s, chunks);
 }
 
@@ -165,9 +226,8 @@ void sp_stream_release(sp_stream *s) {
     submit_chunks(s);
 }
 
-/* Takes and releases what is left of the ring's turn. */
 static bool pass_over(sp_stream *s, sp_error *err) {
-    while (s->taking.i_item != 0) {
+    while (s->taking.i_item < s->end_item) {
         sp_chunk chunks[SP_STREAM_TAKE];
         if (sp_stream_take(s, chunks, err) == 0) return false;
         sp_stream_release(s);
@@ -176,14 +236,17 @@ static bool pass_over(sp_stream *s, sp_error *err) {
 }
 
 static bool all_landed(const sp_stream *s) {
+    if (s->n_unpinned + s->n_unasked > 0) return false;
     for (size_t i = 0; i < s->schedule.n_extents; i++)
         if (!sp_ring_landed(s->ring, s->items[i].ticket)) return false;
     return true;
 }
 
 bool sp_stream_end_pass(sp_stream *s, sp_error *err) {
-    if (s->n_unpinned > 0) return pass_over(s, err) && sp_ring_check_files(s->ring, err);
-    s->taking = (cursor){0};
+    if (!pass_over(s, err)) return false;
+    submit_chunks(s); /* past what this pass did not need, while its part is still known */
+    s->taking.i_item = 0;
+    s->taking.turn++;
     if (s->settled) return true;
     bool landed = all_landed(s); /* before the files are looked at: what has landed came out of these */
     if (!sp_ring_check_files(s->ring, err)) return false;
@@ -193,16 +256,22 @@ bool sp_stream_end_pass(sp_stream *s, sp_error *err) {
 
 /* ---- embedding ---- */
 
+/* One past the last item with rows of the embedding. */
+static size_t embed_end(const sp_stream *s) {
+    return s->model->arch.tied_head ? s->schedule.n_products : s->schedule.n_extents;
+}
+
 static bool is_embed_landed(sp_stream *s) {
-    if (!s->embed_kept || s->embed_landed) return s->embed_kept;
-    bool landed = true;
-    if (!s->model->arch.tied_head) landed = sp_ring_landed(s->ring, s->embed_ticket);
-    for (size_t i = s->schedule.n_extents; landed && s->model->arch.tied_head && i-- > 0;) {
-        if (s->schedule.extents[i].weight != SP_WEIGHT_HEAD) break;
-        landed = sp_ring_landed(s->ring, s->items[i].ticket);
-    }
-    s->embed_landed = landed;
-    return landed;
+    if (s->embed_landed) return true;
+    for (size_t i = embed_end(s); i-- > s->schedule.i_embed;)
+        if (!s->items[i].is_asked || !sp_ring_landed(s->ring, s->items[i].ticket)) return false;
+    s->embed_landed = true;
+    return true;
+}
+
+static const char *row_in_memory(const sp_stream *s, size_t i_row) {
+    size_t i_first = s->schedule.i_embed, step = s->schedule.extents[i_first].n_rows;
+    return s->items[i_first + i_row / step].at + i_row % step * s->model->embed.row_bytes;
 }
 
 /* Rows that are not in memory are read ahead of all chunks: the whole pass waits for them. */
@@ -211,74 +280,136 @@ bool sp_stream_embed(sp_stream *s, const int32_t *ids, size_t n_ids, const void 
     const sp_matrix *embed = &s->model->embed;
     bool in_memory = is_embed_landed(s);
     for (size_t i = 0; i < n_ids; i++) {
-        size_t row_offset = (size_t)ids[i] * embed->row_bytes;
-        uint64_t offset = embed->offset_bytes + row_offset;
-        size_t at_bytes =
-            in_memory ? s->embed_at_bytes + row_offset
-                      : s->staging_at_bytes + i * s->staged_row_bytes + sp_ring_lead_bytes(s->align_bytes, offset);
-        rows[i] = s->base + at_bytes;
-        if (!in_memory) s->staged[i] = read_part(s, embed, offset, embed->row_bytes, at_bytes, true);
+        if (in_memory) {
+            rows[i] = row_in_memory(s, (size_t)ids[i]);
+            continue;
+        }
+        uint64_t offset = embed->offset_bytes + (size_t)ids[i] * embed->row_bytes;
+        char *to = s->staging_base + i * s->staged_row_bytes + sp_ring_lead_bytes(s->align_bytes, offset);
+        s->staged[i] = read_part(s, embed, offset, embed->row_bytes, to, true);
+        rows[i] = to;
     }
     for (size_t i = 0; i < n_ids && !in_memory; i++)
-        if (!wait_for(s, s->staged[i], err)) return false;
+        if (!wait_for(s, s->staged[i], true, err)) return false;
     return true;
+}
+
+/* ---- places ---- */
+
+static size_t place_unit(const sp_stream *s) { return sp_max_size(ALIGN, s->align_bytes); }
+
+/* Gives the chunks [first, end) places of their own (their reads are widened: two chunks must not share a block) from
+ * base + at_bytes on and returns where they end; base NULL only measures. */
+static size_t place_items(const sp_stream *s, size_t first, size_t end, char *base, size_t at_bytes) {
+    size_t unit_bytes = place_unit(s);
+    for (size_t i = first; i < end; i++) {
+        const sp_extent *extent = &s->schedule.extents[i];
+        at_bytes += sp_ring_lead_bytes(s->align_bytes, sp_extent_offset(extent));
+        if (base) s->items[i].at = base + at_bytes;
+        at_bytes = sp_round_up(at_bytes + sp_extent_bytes(extent), unit_bytes);
+    }
+    return at_bytes;
+}
+
+static bool map_region(sp_stream *s, size_t n_bytes, char **base) {
+    size_t mapped_bytes = n_bytes + HUGE_PAGE;
+    void *mapping =
+        mmap(NULL, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping == MAP_FAILED) return false;
+    s->regions[s->n_regions++] = (region){mapping, mapped_bytes};
+    s->memory_bytes += n_bytes;
+    *base = (char *)mapping + (HUGE_PAGE - (uintptr_t)mapping % HUGE_PAGE) % HUGE_PAGE;
+    madvise(*base, n_bytes, MADV_HUGEPAGE);
+    return true;
+}
+
+/* ---- growth ---- */
+
+/* The items of the next layer to be pinned, or of the head; false when all are. */
+static bool next_to_pin(const sp_stream *s, size_t *first, size_t *end) {
+    uint32_t n_layers = (uint32_t)s->model->arch.n_layers;
+    if (s->n_pinned_layers < n_layers) {
+        size_t l = sp_pin_order(n_layers, (uint32_t)s->n_pinned_layers);
+        *first = s->schedule.layer_first[l];
+        *end = s->schedule.layer_first[l + 1];
+        return true;
+    }
+    *first = s->schedule.layer_first[n_layers];
+    *end = s->schedule.n_products;
+    return !s->head_pinned;
+}
+
+size_t sp_stream_growth_bytes(const sp_stream *s) {
+    size_t first, end;
+    if (!next_to_pin(s, &first, &end)) return SIZE_MAX;
+    size_t n_bytes = place_items(s, first, end, NULL, 0);
+    return n_bytes > s->spare_bytes ? n_bytes - s->spare_bytes : 0;
+}
+
+void sp_stream_grow(sp_stream *s, size_t n_bytes) {
+    s->spare_bytes += n_bytes;
+    size_t first, end;
+    while (next_to_pin(s, &first, &end)) {
+        char *base;
+        size_t wanted_bytes = place_items(s, first, end, NULL, 0);
+        if (wanted_bytes > s->spare_bytes || !map_region(s, wanted_bytes, &base)) return;
+        place_items(s, first, end, base, 0);
+        for (size_t i = first; i < end; i++) s->items[i].pinned_turn = s->submitting.turn + (i < s->submitting.i_item);
+        s->n_unpinned -= end - first;
+        s->n_unasked += end - first;
+        s->spare_bytes -= wanted_bytes;
+        if (s->n_pinned_layers < s->model->arch.n_layers)
+            s->n_pinned_layers++;
+        else
+            s->head_pinned = true;
+    }
 }
 
 /* ---- open, close ---- */
 
-/* A place for n_bytes of the file from offset_bytes on, behind *end_bytes, which moves on. */
-static size_t place(const sp_stream *s, size_t *end_bytes, uint64_t offset_bytes, size_t n_bytes) {
-    size_t unit_bytes = sp_max_size(ALIGN, s->align_bytes);
-    size_t at_bytes = sp_round_up(*end_bytes, unit_bytes) + sp_ring_lead_bytes(s->align_bytes, offset_bytes);
-    *end_bytes = sp_round_up(at_bytes + n_bytes, unit_bytes);
+/* Marks what is pinned from the beginning. */
+static void mark_pinned(sp_stream *s, const sp_stream_options *options) {
+    uint32_t n_layers = (uint32_t)s->model->arch.n_layers;
+    bool all = options->n_slots == 0;
+    s->n_pinned_layers = all ? n_layers : sp_min_size(options->n_pinned_layers, n_layers);
+    s->head_pinned = all || options->pin_head;
+    for (size_t i = 0; i < s->schedule.n_extents; i++) s->items[i].pinned_turn = NEVER;
+    for (size_t n = 0; n < s->n_pinned_layers; n++) {
+        size_t l = sp_pin_order(n_layers, (uint32_t)n);
+        for (size_t i = s->schedule.layer_first[l]; i < s->schedule.layer_first[l + 1]; i++)
+            s->items[i].pinned_turn = 0;
+    }
+    for (size_t i = s->schedule.layer_first[n_layers]; i < s->schedule.n_extents; i++)
+        if (i < s->schedule.n_products ? s->head_pinned : options->keep_embed || all) s->items[i].pinned_turn = 0;
+}
+
+static size_t place_pinned(sp_stream *s, char *base) {
+    size_t at_bytes = 0;
+    for (size_t i = 0; i < s->schedule.n_extents; i++)
+        if (is_pinned(&s->items[i], 0)) at_bytes = place_items(s, i, i + 1, base, at_bytes);
     return at_bytes;
 }
 
-/* Places pinned matrices one after the other in schedule order; returns the bytes they take. */
-static size_t place_pinned(sp_stream *s) {
-    size_t end_bytes = 0, places[SP_WEIGHT_COUNT] = {0};
-    const sp_matrix *placed[SP_WEIGHT_COUNT] = {0};
-    for (size_t i = 0; i < s->schedule.n_extents; i++) {
-        const sp_extent *extent = &s->schedule.extents[i];
-        const sp_matrix *matrix = extent->matrix;
-        if (placed[extent->weight] != matrix) {
-            placed[extent->weight] = matrix;
-            places[extent->weight] = place(s, &end_bytes, matrix->offset_bytes, matrix->n_rows * matrix->row_bytes);
-        }
-        s->items[i] = (item){.pinned = true, .at_bytes = places[extent->weight] + extent->row0 * matrix->row_bytes};
-    }
-    s->embed_at_bytes = places[SP_WEIGHT_HEAD];
-    return end_bytes;
-}
-
-/* Gives every pinned matrix, the embedding, every slot and staged row its place; returns the bytes they take. */
-static size_t lay_out(sp_stream *s, bool keep_embed) {
-    size_t end_bytes = s->n_slots == 0 ? place_pinned(s) : 0;
-    const sp_matrix *embed = &s->model->embed;
-    bool tied = s->model->arch.tied_head;
-    s->n_unpinned = s->n_slots == 0 ? 0 : s->schedule.n_extents;
-    s->embed_kept = tied ? s->n_slots == 0 : keep_embed;
-    if (s->embed_kept && !tied)
-        s->embed_at_bytes = place(s, &end_bytes, embed->offset_bytes, embed->n_rows * embed->row_bytes);
+/* One region for what is pinned from the beginning, the slots and staged rows. */
+static bool map_memory(sp_stream *s, const sp_stream_options *options, sp_error *err) {
+    mark_pinned(s, options);
+    for (size_t i = 0; i < s->schedule.n_extents; i++)
+        *(is_pinned(&s->items[i], 0) ? &s->n_unasked : &s->n_unpinned) += 1;
+    size_t pinned_bytes = place_pinned(s, NULL);
     size_t slot_bytes = sp_round_up(sp_ring_room_bytes(s->align_bytes, s->schedule.max_bytes), ALIGN);
-    s->slots_at_bytes = end_bytes;
     s->slots_bytes = s->n_slots * slot_bytes;
-    for (size_t i = 0; i < s->n_slots; i++) s->slots[i].at_bytes = s->slots_at_bytes + i * slot_bytes;
-    s->staging_at_bytes = s->slots_at_bytes + s->slots_bytes;
-    s->staged_row_bytes = sp_round_up(sp_ring_room_bytes(s->align_bytes, embed->row_bytes), ALIGN);
-    return s->staging_at_bytes + s->n_embed_max * s->staged_row_bytes;
-}
-
-static bool map_memory(sp_stream *s, bool keep_embed, sp_error *err) {
-    s->memory_bytes = lay_out(s, keep_embed);
-    s->mapped_bytes = s->memory_bytes + HUGE_PAGE;
-    void *mapping =
-        mmap(NULL, s->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (mapping == MAP_FAILED)
-        return sp_fail(err, SP_ERR_MEMORY, "weights: %zu bytes of memory cannot be had", s->memory_bytes);
-    s->mapping = mapping;
-    s->base = (char *)mapping + (HUGE_PAGE - (uintptr_t)mapping % HUGE_PAGE) % HUGE_PAGE;
-    madvise(s->base, s->memory_bytes, MADV_HUGEPAGE);
+    s->staged_row_bytes = sp_round_up(sp_ring_room_bytes(s->align_bytes, s->model->embed.row_bytes), ALIGN);
+    size_t staging_bytes = s->n_embed_max * s->staged_row_bytes;
+    char *base;
+    if (!map_region(s, pinned_bytes + s->slots_bytes + staging_bytes, &base))
+        return sp_fail(err, SP_ERR_MEMORY,
+                       "weights: %zu bytes of memory cannot be had (%zu pinned, %zu for the ring); a smaller --memory, "
+                       "or a greater limit of the process (ulimit -v)",
+                       pinned_bytes + s->slots_bytes + staging_bytes, pinned_bytes, s->slots_bytes);
+    place_pinned(s, base);
+    s->slots_base = base + pinned_bytes;
+    for (size_t i = 0; i < s->n_slots; i++) s->slots[i].at = s->slots_base + i * slot_bytes;
+    s->staging_base = s->slots_base + s->slots_bytes;
     return true;
 }
 
@@ -311,17 +442,6 @@ static bool open_ring(sp_stream *s, const sp_stream_options *options, sp_error *
     return check_identity(s, err);
 }
 
-static bool start(sp_stream *s, sp_error *err) {
-    void *slots = s->n_slots > 0 ? s->base + s->slots_at_bytes : NULL;
-    if (!sp_ring_start(s->ring, slots, s->slots_bytes, err)) return false;
-    submit_chunks(s);
-    const sp_matrix *embed = &s->model->embed;
-    if (s->embed_kept && !s->model->arch.tied_head)
-        s->embed_ticket =
-            read_part(s, embed, embed->offset_bytes, embed->n_rows * embed->row_bytes, s->embed_at_bytes, false);
-    return true;
-}
-
 sp_stream *sp_stream_open(const sp_model *model, const sp_stream_options *options, sp_error *err) {
     sp_arena arena = {0};
     sp_stream *s = SP_ARENA_NEW(&arena, sp_stream);
@@ -329,19 +449,25 @@ sp_stream *sp_stream_open(const sp_model *model, const sp_stream_options *option
     sp_schedule_build(model, options->chunk_bytes, options->ffn_block, &arena, &s->schedule);
     s->items = SP_ARENA_ARRAY(&arena, item, s->schedule.n_extents);
     s->slots = SP_ARENA_ARRAY(&arena, slot, sp_max_size(1, options->n_slots));
+    s->regions = SP_ARENA_ARRAY(&arena, region, model->arch.n_layers + 2);
     s->n_slots = options->n_slots;
     s->n_embed_max = options->n_embed_max;
     s->staged = SP_ARENA_ARRAY(&arena, sp_ring_ticket, sp_max_size(1, options->n_embed_max));
     s->arena = arena;
-    if (open_ring(s, options, err) && map_memory(s, options->keep_embed, err) && start(s, err)) return s;
+    bool started = open_ring(s, options, err) && map_memory(s, options, err) &&
+                   sp_ring_start(s->ring, s->slots_bytes > 0 ? s->slots_base : NULL, s->slots_bytes, err);
+    if (started) {
+        submit_chunks(s);
+        return s;
+    }
     sp_stream_close(s);
     return NULL;
 }
 
 void sp_stream_close(sp_stream *s) {
     if (!s) return;
-    sp_ring_close(s->ring); /* first: it writes into the mapping */
-    if (s->mapping) munmap(s->mapping, s->mapped_bytes);
+    sp_ring_close(s->ring); /* first: it writes into the regions */
+    for (size_t i = 0; i < s->n_regions; i++) munmap(s->regions[i].mapping, s->regions[i].mapped_bytes);
     sp_arena arena = s->arena;
     sp_arena_deinit(&arena);
 }
@@ -353,4 +479,5 @@ uint64_t sp_stream_bytes_read(const sp_stream *s) {
 }
 
 uint64_t sp_stream_wait_ns(const sp_stream *s) { return s->wait_ns; }
+uint64_t sp_stream_boundary_wait_ns(const sp_stream *s) { return s->boundary_wait_ns; }
 size_t sp_stream_memory_bytes(const sp_stream *s) { return s->memory_bytes; }

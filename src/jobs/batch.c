@@ -94,6 +94,17 @@ static bool admit(batch *b, sp_error *err) {
     return true;
 }
 
+/* When no row will join any more, KV pages that those in flight cannot come to need become pinned weights. */
+static void shrink_kv(batch *b) {
+    if (!b->source_is_dry || b->n_waiting > 0) return;
+    size_t n_pages = 0;
+    for (size_t i = 0; i < b->n_running; i++) {
+        const sp_row *row = b->running[i];
+        n_pages += sp_div_up(row->n_prompt + row->max_new, SP_KV_PAGE_TOKENS);
+    }
+    if (n_pages < b->setup->plan->kv_pages) sp_engine_set_kv_limit(b->setup->engine, n_pages);
+}
+
 /* ---- a pass ---- */
 
 /* Makes room for n more tokens of running[i]; newer rows give way. False when even alone it does not fit. */
@@ -210,6 +221,7 @@ static bool loop(batch *b, bool *stopped, sp_error *err) {
         if (*stopped) return true;
         if (!admit(b, err)) return false;
         if (b->n_running == 0) return true;
+        shrink_kv(b);
         if (!run_pass(b, err)) return false;
     }
 }

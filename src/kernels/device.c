@@ -113,5 +113,6 @@ void sp_device_scratch(sp_device *device, size_t n_bytes) {
     device->scratch_bytes = n_bytes;
 }
 
+sp_pool *sp_device_pool(const sp_device *device) { return device->pool; }
 sp_mode sp_device_mode(const sp_device *device) { return device->mode; }
 const char *sp_device_isa(const sp_device *device) { return device->linear->isa; }

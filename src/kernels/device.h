@@ -21,6 +21,7 @@ typedef struct sp_device sp_device;
  * is an error. The pool is borrowed and must outlive the device. */
 sp_device *sp_device_open_cpu(sp_pool *pool, sp_mode mode, const char *disable_isa, sp_error *err) SP_MUST_CHECK;
 void sp_device_close(sp_device *device);
+sp_pool *sp_device_pool(const sp_device *device); /* the one it was opened with */
 sp_mode sp_device_mode(const sp_device *device);
 const char *sp_device_isa(const sp_device *device); /* name of the ISA that runs the products, e.g. "amx" */
 const char *const *sp_device_isa_names(void);       /* all known, best first, NULL-terminated */

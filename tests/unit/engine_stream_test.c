@@ -13,6 +13,8 @@
 
 #include "engine/stream.h"
 #include "engine_synthetic.h"
+#include "planner/pin.h"
+#include "util/size.h"
 
 static const synthetic_shape shape = {
     .n_layers = 3, .d_model = 48, .n_heads = 3, .n_kv_heads = 1, .head_dim = 20, .d_ffn = 136, .n_vocab = 331};
@@ -45,14 +47,34 @@ static bool chunk_is_right(const sp_chunk *c) {
     return true;
 }
 
+static size_t layer_rows(const sp_layer *layer, bool last_without_logits) {
+    size_t n_rows = layer->q.n_rows + layer->k.n_rows + layer->v.n_rows;
+    if (last_without_logits) return n_rows;
+    return n_rows + layer->o.n_rows + layer->gate.n_rows + layer->up.n_rows + layer->down.n_rows;
+}
+
+static size_t rows_of(const sp_model *model, sp_stream_part part) {
+    size_t n_rows = part == SP_STREAM_NO_LOGITS ? 0 : model->head.n_rows;
+    if (part == SP_STREAM_ALL && !model->arch.tied_head) n_rows += model->embed.n_rows;
+    for (size_t l = 0; l < model->arch.n_layers; l++)
+        n_rows += layer_rows(&model->layers[l], part == SP_STREAM_NO_LOGITS && l + 1 == model->arch.n_layers);
+    return n_rows;
+}
+
+static size_t layer_bytes(const sp_model *model, size_t l) {
+    const sp_layer *layer = &model->layers[l];
+    const sp_matrix *matrices[] = {&layer->q, &layer->k, &layer->v, &layer->o, &layer->gate, &layer->up, &layer->down};
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < 7; i++) n_bytes += matrices[i]->n_rows * matrices[i]->row_bytes;
+    return n_bytes;
+}
+
+static size_t matrix_bytes(const sp_matrix *matrix) { return matrix->n_rows * matrix->row_bytes; }
+
 /* One pass; checks order, coverage and content. */
-static bool run_pass(const sp_model *model, sp_stream *stream, size_t ffn_block, sp_error *err) {
-    size_t next_row[SP_WEIGHT_COUNT] = {0}, n_rows = 0, n_wanted = model->head.n_rows;
-    for (size_t l = 0; l < model->arch.n_layers; l++) {
-        const sp_layer *layer = &model->layers[l];
-        n_wanted += layer->q.n_rows + layer->k.n_rows + layer->v.n_rows + layer->o.n_rows + layer->gate.n_rows +
-                    layer->up.n_rows + layer->down.n_rows;
-    }
+static bool run_part(const sp_model *model, sp_stream *stream, size_t ffn_block, sp_stream_part part, sp_error *err) {
+    size_t next_row[SP_WEIGHT_COUNT] = {0}, n_rows = 0, n_wanted = rows_of(model, part);
+    sp_stream_begin_pass(stream, part);
     while (n_rows < n_wanted) {
         sp_chunk chunks[SP_STREAM_TAKE];
         size_t n = sp_stream_take(stream, chunks, err);
@@ -70,6 +92,10 @@ static bool run_pass(const sp_model *model, sp_stream *stream, size_t ffn_block,
         sp_stream_release(stream);
     }
     return sp_stream_end_pass(stream, err);
+}
+
+static bool run_pass(const sp_model *model, sp_stream *stream, size_t ffn_block, sp_error *err) {
+    return run_part(model, stream, ffn_block, SP_STREAM_LOGITS, err);
 }
 
 static void gives_every_byte(void **state) {
@@ -103,6 +129,114 @@ static void gives_every_byte(void **state) {
     discard(&f);
 }
 
+/* Bytes landed so far: what passes took, and at most a ring's content more. */
+static void check_bytes_read(const sp_stream *stream, size_t n_taken, size_t ring_bytes) {
+    size_t n_bytes = sp_stream_bytes_read(stream);
+    if (n_bytes < n_taken || n_bytes > n_taken + ring_bytes)
+        fail_msg("%zu bytes read, %zu to %zu wanted", n_bytes, n_taken, n_taken + ring_bytes);
+}
+
+enum { N_PASSES = 5, CHUNK = 900, BLOCK = 64 };
+
+static sp_stream *open_mixed(const sp_model *model, size_t n_slots, size_t n_pinned_layers, int bits) {
+    sp_error err = {0};
+    const sp_stream_options options = {.chunk_bytes = CHUNK,
+                                       .ffn_block = BLOCK,
+                                       .n_slots = n_slots,
+                                       .n_pinned_layers = n_pinned_layers,
+                                       .pin_head = bits & 1,
+                                       .keep_embed = bits & 2,
+                                       .n_embed_max = 4,
+                                       .backend = bits & 4 ? SP_RING_THREADS : SP_RING_AUTO};
+    sp_stream *stream = sp_stream_open(model, &options, &err);
+    if (!stream) fail_msg("%s", err.text);
+    return stream;
+}
+
+static void any_set_of_layers_is_pinned(void **state) {
+    (void)state;
+    for (int tied = 0; tied < 2; tied++) {
+        fixture f;
+        make(&f, tied);
+        for (size_t i = 0; i < 3 * 4 * 8; i++) {
+            static const size_t slots[] = {1, 3, 1000};
+            size_t n_slots = slots[i % 3], n_pinned = i / 3 % 4;
+            int bits = (int)(i / 12);
+            sp_error err = {0};
+            sp_stream *stream = open_mixed(f.model, n_slots, n_pinned, bits);
+            size_t kept = bits & 1 ? matrix_bytes(&f.model->head) : 0, again = matrix_bytes(&f.model->head) - kept;
+            if (bits & 2 && !tied) kept += matrix_bytes(&f.model->embed);
+            for (uint32_t n = 0; n < 3; n++)
+                *(n < n_pinned ? &kept : &again) += layer_bytes(f.model, sp_pin_order(3, n));
+            for (int pass = 0; pass < N_PASSES; pass++) assert_true(run_pass(f.model, stream, BLOCK, &err));
+            size_t unread = bits & 2 && !tied ? matrix_bytes(&f.model->embed) : 0; /* it may come last */
+            check_bytes_read(stream, kept - unread + N_PASSES * again, n_slots * CHUNK + unread);
+            sp_stream_close(stream);
+        }
+        discard(&f);
+    }
+}
+
+static void what_a_pass_does_not_take_is_not_read(void **state) {
+    (void)state;
+    fixture f;
+    make(&f, false);
+    size_t head = matrix_bytes(&f.model->head), embed = matrix_bytes(&f.model->embed), products = head;
+    for (size_t l = 0; l < 3; l++) products += layer_bytes(f.model, l);
+    size_t last = layer_bytes(f.model, 2) - matrix_bytes(&f.model->layers[2].q) - matrix_bytes(&f.model->layers[2].k) -
+                  matrix_bytes(&f.model->layers[2].v);
+    static const sp_stream_part parts[] = {SP_STREAM_NO_LOGITS, SP_STREAM_NO_LOGITS, SP_STREAM_ALL, SP_STREAM_LOGITS,
+                                           SP_STREAM_NO_LOGITS, SP_STREAM_LOGITS,    SP_STREAM_ALL};
+    static const size_t slots[] = {1, 2, 5, 1000};
+    for (size_t i = 0; i < 4; i++) {
+        sp_error err = {0};
+        size_t n_taken = 0;
+        sp_stream *stream = open_mixed(f.model, slots[i], 0, 0);
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+            assert_true(run_part(f.model, stream, BLOCK, parts[k], &err));
+            n_taken += parts[k] == SP_STREAM_NO_LOGITS ? products - head - last
+                       : parts[k] == SP_STREAM_ALL     ? products + embed
+                                                       : products;
+            size_t ahead = sp_min_size(slots[i] * CHUNK, products - head - last);
+            check_bytes_read(stream, n_taken, ahead);
+        }
+        sp_stream_close(stream);
+    }
+    discard(&f);
+}
+
+/* Memory comes piece by piece, at every possible moment: the bytes stay, fewer are read. */
+static void the_pinned_set_grows(void **state) {
+    (void)state;
+    for (int tied = 0; tied < 2; tied++) {
+        fixture f;
+        make(&f, tied);
+        for (size_t first = 0; first < 4; first++)
+            for (size_t n_slots = 1; n_slots < 200; n_slots += 66) {
+                sp_error err = {0};
+                sp_stream *stream = open_mixed(f.model, n_slots, first % 2, tied ? 4 : 0);
+                size_t n_memory = sp_stream_memory_bytes(stream), n_granted = 0;
+                for (size_t pass = 0; pass < 12; pass++) {
+                    sp_stream_part part = (pass + first) % 3 ? SP_STREAM_LOGITS : SP_STREAM_NO_LOGITS;
+                    assert_true(run_part(f.model, stream, BLOCK, part, &err));
+                    size_t lacking = sp_stream_growth_bytes(stream);
+                    if (pass < first || lacking == SIZE_MAX) continue;
+                    size_t granted = pass % 2 ? lacking : lacking / 2 + 1;
+                    n_granted += granted;
+                    sp_stream_grow(stream, granted);
+                    assert_true(sp_stream_memory_bytes(stream) <= n_memory + n_granted);
+                }
+                assert_int_equal(sp_stream_growth_bytes(stream), SIZE_MAX);
+                assert_true(run_pass(f.model, stream, BLOCK, &err));
+                size_t n_bytes = sp_stream_bytes_read(stream);
+                for (size_t pass = 0; pass < 3; pass++) assert_true(run_pass(f.model, stream, BLOCK, &err));
+                assert_int_equal(sp_stream_bytes_read(stream), n_bytes);
+                sp_stream_close(stream);
+            }
+        discard(&f);
+    }
+}
+
 static void a_pass_may_end_early(void **state) {
     (void)state;
     fixture f;
@@ -114,6 +248,7 @@ static void a_pass_may_end_early(void **state) {
         assert_non_null(stream);
         for (int pass = 0; pass < 3; pass++) {
             sp_chunk chunks[SP_STREAM_TAKE];
+            sp_stream_begin_pass(stream, SP_STREAM_LOGITS);
             for (int i = 0; i < 5; i++) {
                 assert_true(sp_stream_take(stream, chunks, &err) > 0);
                 sp_stream_release(stream);
@@ -208,6 +343,9 @@ static void a_file_written_to_fails_the_pass(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_every_byte),
+        cmocka_unit_test(any_set_of_layers_is_pinned),
+        cmocka_unit_test(what_a_pass_does_not_take_is_not_read),
+        cmocka_unit_test(the_pinned_set_grows),
         cmocka_unit_test(a_pass_may_end_early),
         cmocka_unit_test(gives_embedding_rows),
         cmocka_unit_test(a_file_cut_before_open_is_refused),
