@@ -52,8 +52,6 @@ typedef struct {
     float attn_scale;          /* E^-0.5 unless the family says otherwise */
     float attn_cap, logit_cap; /* 0: none */
     bool tied_head;
-    size_t n_experts, n_experts_used, d_expert; /* 0: dense */
-    bool expert_renorm;
     const sp_layer_arch *layers; /* [L] */
     const sp_rope *ropes;
     size_t n_ropes;

@@ -4,8 +4,6 @@
 #include "model/checkpoint.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,10 +36,7 @@ static bool ends_with(const char *text, const char *end) {
 static bool starts_with(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
 
 static const char *join(sp_arena *arena, const char *directory, const char *name) {
-    size_t n = strlen(directory), m = strlen(name);
-    char *path = sp_arena_alloc(arena, n + m + 2);
-    snprintf(path, n + m + 2, "%s%s%s", directory, n && directory[n - 1] == '/' ? "" : "/", name);
-    return path;
+    return sp_arena_printf(arena, "%s%s%s", directory, ends_with(directory, "/") ? "" : "/", name);
 }
 
 static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
@@ -69,9 +64,8 @@ static bool list_directory(listing *list) {
 
 /* Position of a name in the listing, or n_names. */
 static size_t find_name(const listing *list, const char *name) {
-    size_t i = 0;
-    while (i < list->n_names && strcmp(list->names[i], name) != 0) i++;
-    return i;
+    const char *const *hit = bsearch(&name, list->names, list->n_names, sizeof *list->names, by_name);
+    return hit ? (size_t)(hit - list->names) : list->n_names;
 }
 
 /* Every file that the index names is there, and every file that is there is named. */
@@ -81,7 +75,6 @@ static bool check_names(const listing *list, const char *index_path, const json_
     const char *tensor;
     json_t *value;
     bool good = true;
-    size_t i_last = 0; /* neighbours in an index are mostly of one shard */
     json_object_foreach((json_t *)map, tensor, value) {
         const char *name = json_string_value(value);
         char shown[80];
@@ -91,13 +84,13 @@ static bool check_names(const listing *list, const char *index_path, const json_
                            name ? sp_printable(name, strlen(name), shown, sizeof shown) : "no string");
             break;
         }
-        size_t i = i_last < list->n_names && strcmp(list->names[i_last], name) == 0 ? i_last : find_name(list, name);
+        size_t i = find_name(list, name);
         if (i == list->n_names) {
             good = sp_fail(list->err, SP_ERR_INPUT, "%s: shard '%s' is missing (tensor '%s' is in it)", index_path,
                            sp_printable(name, strlen(name), shown, sizeof shown), tensor);
             break;
         }
-        named[i_last = i] = true;
+        named[i] = true;
     }
     for (size_t i = 0; good && i < list->n_names; i++)
         if (!named[i])
@@ -158,6 +151,16 @@ static bool check_single(const listing *list) {
     return sp_fail(list->err, SP_ERR_INPUT, "%s: '%s' lies beside %s: remove it", dir, stray, single_name);
 }
 
+/* The weight_map of the index, and the index that owns it; NULL with an error. */
+static const json_t *read_index(const listing *list, const char *path, json_t **index) {
+    *index = sp_json_load(path, INDEX_MAX_BYTES, list->err);
+    const json_t *map = json_object_get(*index, "weight_map");
+    if (!*index) return NULL;
+    if (json_is_object(map) && json_object_size(map) > 0) return check_names(list, path, map) ? map : NULL;
+    sp_fail(list->err, SP_ERR_INPUT, "%s: want an object weight_map of tensor names", path);
+    return NULL;
+}
+
 bool sp_checkpoint_read(const char *directory, sp_arena *arena, sp_tensor_set *set, const sp_model_file **files,
                         size_t *n_files, sp_error *err) {
     listing *list = SP_ARENA_NEW(arena, listing);
@@ -165,25 +168,14 @@ bool sp_checkpoint_read(const char *directory, sp_arena *arena, sp_tensor_set *s
     if (!list_directory(list)) return false;
     const char *index_path = join(arena, directory, index_name);
     json_t *index = NULL;
-    const json_t *map = NULL;
-    bool good = false;
-    if (!list->has_index) {
-        if (!check_single(list)) return false;
-    } else {
-        index = sp_json_load(index_path, INDEX_MAX_BYTES, err);
-        map = json_object_get(index, "weight_map");
-        if (!index) return false;
-        if (!json_is_object(map) || json_object_size(map) == 0) {
-            sp_fail(err, SP_ERR_INPUT, "%s: want an object weight_map of tensor names", index_path);
-            goto out;
-        }
-        if (!check_names(list, index_path, map)) goto out;
+    const json_t *map = list->has_index ? read_index(list, index_path, &index) : NULL;
+    bool good = list->has_index ? map != NULL : check_single(list);
+    if (good) {
+        sp_model_file *opened = SP_ARENA_ARRAY(arena, sp_model_file, list->n_names);
+        *files = opened;
+        *n_files = list->n_names;
+        good = read_headers(list, set, opened) && (!map || check_places(list, index_path, map, set));
     }
-    sp_model_file *opened = SP_ARENA_ARRAY(arena, sp_model_file, list->n_names);
-    good = read_headers(list, set, opened) && (!map || check_places(list, index_path, map, set));
-    *files = opened;
-    *n_files = list->n_names;
-out:
     json_decref(index);
     return good;
 }

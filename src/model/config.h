@@ -44,8 +44,8 @@ bool sp_config_reals(const sp_config *config, const char *key, double min, doubl
 bool sp_config_object_if(const sp_config *config, const char *key, const char *inside, sp_config *out, bool *found,
                          sp_error *err) SP_MUST_CHECK;
 
-/* Appends the token ids of a key that is an id or a list of ids, absent included; each below n_vocab and only once.
- * ids has room for room; more is an error. */
+/* Appends to ids[*n] the token ids of a key that is an id, a list of ids or absent; each is below n_vocab and appended
+ * only once. More than `room` in all is an error. */
 bool sp_config_ids_if(const sp_config *config, const char *key, size_t n_vocab, int32_t *ids, size_t room, size_t *n,
                       sp_error *err) SP_MUST_CHECK;
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "util/buf.h"
 #include "util/size.h"
 
 /* Bounds on what a config may say: an order of magnitude past any model, small enough that products of two fit. */
@@ -49,8 +50,11 @@ static bool is_nothing(const json_t *value) {
 
 static const sp_family *fail_unknown(const char *file, const char *key, const char *found, sp_error *err) {
     char shown[64];
-    sp_fail(err, SP_ERR_SUPPORT, "%s: %s '%s' is not supported; supported: llama mistral qwen2 qwen3 phi3", file, key,
-            sp_printable(found, strlen(found), shown, sizeof shown));
+    sp_buf known = {0};
+    for (size_t i = 0; i < N_FAMILIES; i++) sp_buf_printf(&known, " %s", families[i]->name);
+    sp_fail(err, SP_ERR_SUPPORT, "%s: %s '%s' is not supported; supported:%s", file, key,
+            sp_printable(found, strlen(found), shown, sizeof shown), known.data ? known.data : "");
+    sp_buf_deinit(&known);
     return NULL;
 }
 

@@ -2,14 +2,13 @@
  *
  * How long the part before the data is stands nowhere in the file. So the buffer has room for the longest that is read,
  * which costs address space only, and the file is read into it piece by piece as the cursor moves: what was parsed
- * never moves. Counts are believed only as far as the file could hold them.
- */
+ * never moves. Counts are believed only as far as the file could hold them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/gguf_file.h"
 #include "util/arena.h"
-#include "util/json.h"
+#include "util/buf.h"
 #include "util/size.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF values are used as they lie in the file");
@@ -178,13 +177,17 @@ static bool take_value(cursor *c, sp_arena *arena, sp_gguf_value *value) {
 static const sp_format *find_format(cursor *c, uint32_t number, const char *name) {
     const sp_format *format = number <= INT32_MAX ? sp_format_from_ggml((int32_t)number) : NULL;
     if (format) return format;
-    for (size_t i = 0; i < N_OTHER_FORMATS; i++)
-        if (other_formats[i].number == number)
-            sp_fail(
-                c->err, SP_ERR_SUPPORT,
-                "%s: tensor '%s' is %s, which is not supported yet; supported: F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1",
-                c->file->path, name, other_formats[i].name);
-    sp_fail(c->err, SP_ERR_SUPPORT, "%s: tensor '%s' has unknown type number %u", c->file->path, name, number);
+    size_t i = 0;
+    while (i < N_OTHER_FORMATS && other_formats[i].number != number) i++;
+    if (i == N_OTHER_FORMATS) {
+        sp_fail(c->err, SP_ERR_SUPPORT, "%s: tensor '%s' has unknown type number %u", c->file->path, name, number);
+        return NULL;
+    }
+    sp_buf known = {0};
+    for (size_t k = 0; k < SP_FMT_COUNT; k++) sp_buf_printf(&known, " %s", sp_format_get((sp_format_id)k)->name);
+    sp_fail(c->err, SP_ERR_SUPPORT, "%s: tensor '%s' is %s, which is not supported; supported:%s", c->file->path, name,
+            other_formats[i].name, known.data ? known.data : "");
+    sp_buf_deinit(&known);
     return NULL;
 }
 
@@ -303,6 +306,8 @@ static bool parse(cursor *c, sp_gguf *gguf, uint32_t i_file, sp_tensor_set *set)
     gguf->data_start = (c->at + alignment - 1) / alignment * alignment;
     return check_layout(c, set, first, gguf->data_start, alignment);
 }
+
+const char *sp_gguf_type_name(sp_gguf_type type) { return types[type].name; }
 
 bool sp_gguf_is_magic(const unsigned char first_bytes[4]) { return memcmp(first_bytes, magic, sizeof magic) == 0; }
 

@@ -14,21 +14,22 @@
 #include "io/file.h"
 #include "util/error.h"
 
-typedef enum { /* numbers of the format */
-               SP_GGUF_U8 = 0,
-               SP_GGUF_I8 = 1,
-               SP_GGUF_U16 = 2,
-               SP_GGUF_I16 = 3,
-               SP_GGUF_U32 = 4,
-               SP_GGUF_I32 = 5,
-               SP_GGUF_F32 = 6,
-               SP_GGUF_BOOL = 7,
-               SP_GGUF_TEXT = 8,
-               SP_GGUF_ARRAY = 9,
-               SP_GGUF_U64 = 10,
-               SP_GGUF_I64 = 11,
-               SP_GGUF_F64 = 12,
-               SP_GGUF_N_TYPES
+/* Numbers of the format. */
+typedef enum {
+    SP_GGUF_U8 = 0,
+    SP_GGUF_I8 = 1,
+    SP_GGUF_U16 = 2,
+    SP_GGUF_I16 = 3,
+    SP_GGUF_U32 = 4,
+    SP_GGUF_I32 = 5,
+    SP_GGUF_F32 = 6,
+    SP_GGUF_BOOL = 7,
+    SP_GGUF_TEXT = 8,
+    SP_GGUF_ARRAY = 9,
+    SP_GGUF_U64 = 10,
+    SP_GGUF_I64 = 11,
+    SP_GGUF_F64 = 12,
+    SP_GGUF_N_TYPES
 } sp_gguf_type;
 
 typedef struct {

@@ -8,6 +8,9 @@
 /* Whether the file starts with the magic number, of either byte order. */
 bool sp_gguf_is_magic(const unsigned char first_bytes[4]);
 
+/* "uint32", "string": the format's own name of a type. */
+const char *sp_gguf_type_name(sp_gguf_type type);
+
 /* Reads metadata and tensor infos; adds the tensors to the set as file number i_file, their names borrowed from the
  * result. NULL on failure. */
 sp_gguf *sp_gguf_open(const sp_file *file, uint32_t i_file, sp_tensor_set *set, sp_error *err) SP_MUST_CHECK;

@@ -8,8 +8,8 @@
 enum { FIELD_MAX_ELEMS = 4096 };
 
 static bool fail_type(const sp_gguf_value *value, const char *want, sp_error *err) {
-    return sp_fail(err, SP_ERR_INPUT, "key %s is %s of type %d, want %s", value->key,
-                   value->is_array ? "an array" : "a value", (int)value->type, want);
+    return sp_fail(err, SP_ERR_INPUT, "key %s is %s of type %s, want %s", value->key,
+                   value->is_array ? "an array" : "a value", sp_gguf_type_name(value->type), want);
 }
 
 /* A whole number of any width as int64_t; false for other types and for a uint64 past INT64_MAX. */

@@ -2,7 +2,6 @@
 #include "model/model.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,15 +18,8 @@ enum { CONFIG_MAX_BYTES = 4 << 20, STOP_IDS_MAX = 64 };
 typedef struct {
     sp_model model;
     sp_arena arena;
-    sp_gguf *gguf;
+    sp_gguf *gguf; /* NULL for a directory */
 } owner;
-
-static const char *join(sp_arena *arena, const char *directory, const char *name) {
-    size_t n_bytes = strlen(directory) + strlen(name) + 2;
-    char *path = sp_arena_alloc(arena, n_bytes);
-    snprintf(path, n_bytes, "%s/%s", directory, name);
-    return path;
-}
 
 /* The last component of a path; of "." and ".." that of the directory they stand for. */
 static const char *name_of(sp_arena *arena, const char *path) {
@@ -66,7 +58,8 @@ static bool fill_stops(owner *o, const sp_config *config, sp_error *err) {
     arch->stop_ids = ids;
     if (!sp_config_ids_if(config, "eos_token_id", arch->n_vocab, ids, STOP_IDS_MAX, &arch->n_stop_ids, err))
         return false;
-    sp_config generation = {.file = join(&o->arena, o->model.path, "generation_config.json"), .inside = ""};
+    sp_config generation = {.file = sp_arena_printf(&o->arena, "%s/generation_config.json", o->model.path),
+                            .inside = ""};
     struct stat st;
     if (stat(generation.file, &st) != 0 && errno == ENOENT) return true;
     json_t *object = load_object(generation.file, err);
@@ -81,11 +74,11 @@ static bool open_directory(owner *o, sp_error *err) {
     sp_model *model = &o->model;
     sp_draft draft = {.arch = &model->arch, .arena = &o->arena};
     sp_tensor_set set = {0};
-    sp_config config = {.file = join(&o->arena, model->path, "config.json"), .inside = ""};
+    sp_config config = {.file = sp_arena_printf(&o->arena, "%s/config.json", model->path), .inside = ""};
     struct stat st;
     bool good = false;
     if (stat(config.file, &st) != 0 && errno == ENOENT) {
-        bool is_adapter = stat(join(&o->arena, model->path, "adapter_config.json"), &st) == 0;
+        bool is_adapter = stat(sp_arena_printf(&o->arena, "%s/adapter_config.json", model->path), &st) == 0;
         return is_adapter ? sp_fail(err, SP_ERR_SUPPORT, "%s: an adapter, not a model; give MODEL+ADAPTER", model->path)
                           : sp_fail(err, SP_ERR_INPUT, "%s: no config.json: not a model directory", model->path);
     }
@@ -100,7 +93,7 @@ static bool open_directory(owner *o, sp_error *err) {
     return good;
 }
 
-/* Names of tensors in a GGUF file live in its metadata; those of a directory in the arena. */
+/* The ids of the tokens that end a text, a turn or a message. */
 static bool fill_gguf_stops(owner *o, sp_error *err) {
     static const char *const keys[] = {"eos_token_id", "eot_token_id", "eom_token_id"};
     sp_config fields = {.file = o->model.path, .inside = "tokenizer.ggml."};
@@ -164,9 +157,7 @@ static bool open_gguf(owner *o, const sp_file *file, sp_error *err) {
     const sp_family *family = o->gguf ? find_gguf_family(o, err) : NULL;
     if (family) {
         sp_config fields = {.file = model->path};
-        size_t n_bytes = strlen(family->gguf_arch) + 2;
-        char *prefix = sp_arena_alloc(&o->arena, n_bytes);
-        snprintf(prefix, n_bytes, "%s.", family->gguf_arch);
+        const char *prefix = sp_arena_printf(&o->arena, "%s.", family->gguf_arch);
         object = sp_gguf_fields(o->gguf, prefix, err);
         fields.object = object;
         fields.inside = prefix;

@@ -72,7 +72,4 @@ typedef struct {
 sp_model *sp_model_open(const char *path, sp_error *err) SP_MUST_CHECK;
 void sp_model_close(sp_model *model); /* NULL is fine */
 
-/* Name and byte offsets of every extent in use, in schedule order: for `spill plan`, identity and tests are built from
- * model->layers. */
-
 #endif

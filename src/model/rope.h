@@ -4,11 +4,12 @@
  * Frequencies are computed in fp32 in the order of operations of the reference implementation, powers from
  * model/realmath.h. Pure, thread-safe.
  *
- * **Length.** For `dynamic` and `longrope` the frequencies depend on the number of positions. What a row computes must
- * be a function of the row alone, however its tokens are spread over passes, and what the reference generates:
- *   dynamic:  a token at position p has the frequencies of length max(prompt, p + 1), whenever it is computed;
- *   longrope: all tokens have the frequencies of the row's length; when a row outgrows switch_pos, once, the keys in
- * its cache are void and it is prefilled again; others:   length does not matter. */
+ * Length: for `dynamic` and `longrope` the frequencies depend on the number of positions. What a row computes must be a
+ * function of the row alone, however its tokens are spread over passes, and what the reference generates:
+ *
+ *   dynamic:   a token at position p has the frequencies of length max(prompt, p + 1), whenever it is computed
+ *   longrope:  all tokens have the frequencies of the row's length; when a row outgrows switch_pos, once, the keys in
+ * its cache are void and it is prefilled again others:    length does not matter */
 #ifndef SPILL_MODEL_ROPE_H
 #define SPILL_MODEL_ROPE_H
 
@@ -16,10 +17,11 @@
 #include "model/config.h"
 #include "util/arena.h"
 
-/* The length that decides the frequencies of the token at position pos, in a row whose prompt has n_prompt tokens and
- * whose next logits follow n_length tokens. */
+/* The length whose frequencies the token at position pos has: of a row whose prompt has n_prompt tokens and which is
+ * n_length tokens long in this pass. For sp_rope_inv_freq. */
 size_t sp_rope_total(const sp_rope *rope, size_t n_prompt, size_t n_length, size_t pos);
-/* How many of the n_left tokens from position pos on have the same frequencies; n_left for most models. */
+/* How many of the n_left tokens from position pos on have the frequencies of the first of them; all, but for dynamic.
+ */
 size_t sp_rope_run(const sp_rope *rope, size_t n_prompt, size_t pos, size_t n_left);
 
 /* inv_freq_out [n_dims/2] and the factor of cos and sin, for a row of n_total tokens. */

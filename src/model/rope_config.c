@@ -7,6 +7,7 @@
 
 /* Bounds of what configs say; past them arithmetic in fp32 has no meaning. */
 static const double theta_min = 1.5, theta_max = 1e15, factor_min = 1e-3, factor_max = 1e6;
+static const double theta_default = 10000; /* of every family built here */
 enum { ORIGINAL_MIN = 2, ORIGINAL_MAX = 1 << 30, DYNAMIC_MIN_DIMS = 4 };
 
 typedef bool read_fn(const sp_config *c, sp_rope_params *p, sp_arena *arena, sp_error *err);
@@ -126,7 +127,7 @@ bool sp_rope_params_from_config(const sp_config *config, size_t head_dim, size_t
                                 const sp_rope_rules *rules, sp_arena *arena, sp_rope_params *params, sp_error *err) {
     sp_config scaling;
     size_t i_type = 0;
-    double theta = 10000, partial = 1; /* the default of every family built here */
+    double theta = theta_default, partial = 1;
     if (!find_object(config, &scaling, err) || !read_type(&scaling, rules, &i_type, err) ||
         !sp_config_real_if(config, "rope_theta", theta_min, theta_max, &theta, err) ||
         !sp_config_real_if(&scaling, "rope_theta", theta_min, theta_max, &theta, err))
@@ -160,15 +161,14 @@ bool sp_rope_params_from_gguf(const sp_config *c, size_t head_dim, size_t n_posi
     static const struct {
         const char *name;
         sp_rope_type type;
-    } types[] = {/* longrope: its factors are tensors, whose presence decides */
-                 {"none", SP_ROPE_DEFAULT},
-                 {"longrope", SP_ROPE_DEFAULT},
+    } types[] = {{"none", SP_ROPE_DEFAULT},
+                 {"longrope", SP_ROPE_DEFAULT}, /* its factors are tensors, whose presence decides */
                  {"linear", SP_ROPE_LINEAR},
                  {"yarn", SP_ROPE_YARN}};
     enum { N_TYPES = sizeof types / sizeof types[0] };
     const char *type = "none";
     *p = (sp_rope_params){.n_exponent_dims = head_dim,
-                          .theta = 10000,
+                          .theta = theta_default,
                           .factor = 1,
                           .beta_fast = 32,
                           .beta_slow = 1,

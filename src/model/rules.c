@@ -12,16 +12,32 @@
 #define ROTARY .is_rotary = true
 
 /* What every Hugging Face layout of these families has around attention and feed-forward. */
-#define HF_FRAME                                                                                               \
-    {"model.embed_tokens.weight", TOP(embed), SHAPE(V, D)}, {"model.norm.weight", TOP(final_norm), VECTOR(D)}, \
-        {"lm_head.weight", TOP(head), SHAPE(V, D), NEED(HEAD)},                                                \
-        {"model.layers.#.input_layernorm.weight", LAYER(attn_norm), VECTOR(D)},                                \
-        {"model.layers.#.post_attention_layernorm.weight", LAYER(ffn_norm), VECTOR(D)},                        \
-        {"model.layers.#.self_attn.o_proj.weight", LAYER(o), SHAPE(D, Q)},                                     \
-        {"model.layers.#.mlp.down_proj.weight", LAYER(down), SHAPE(D, F)},                                     \
-        {"model.layers.#.self_attn.rotary_emb.inv_freq", NEED(PASS_OVER)}, {                                   \
-        "model.rotary_emb.inv_freq", NEED(PASS_OVER)                                                           \
-    }
+/* clang-format off */
+#define HF_FRAME \
+    {"model.embed_tokens.weight", TOP(embed), SHAPE(V, D)}, \
+    {"model.norm.weight", TOP(final_norm), VECTOR(D)}, \
+    {"lm_head.weight", TOP(head), SHAPE(V, D), NEED(HEAD)}, \
+    {"model.layers.#.input_layernorm.weight", LAYER(attn_norm), VECTOR(D)}, \
+    {"model.layers.#.post_attention_layernorm.weight", LAYER(ffn_norm), VECTOR(D)}, \
+    {"model.layers.#.self_attn.o_proj.weight", LAYER(o), SHAPE(D, Q)}, \
+    {"model.layers.#.mlp.down_proj.weight", LAYER(down), SHAPE(D, F)}, \
+    {"model.layers.#.self_attn.rotary_emb.inv_freq", NEED(PASS_OVER)}, \
+    {"model.rotary_emb.inv_freq", NEED(PASS_OVER)}
+
+/* The same of GGUF's. The three rope tensors were read when the RoPE was built. */
+#define GGUF_FRAME \
+    {"token_embd.weight", TOP(embed), SHAPE(V, D)}, \
+    {"output_norm.weight", TOP(final_norm), VECTOR(D)}, \
+    {"output.weight", TOP(head), SHAPE(V, D), NEED(HEAD)}, \
+    {"blk.#.attn_norm.weight", LAYER(attn_norm), VECTOR(D)}, \
+    {"blk.#.ffn_norm.weight", LAYER(ffn_norm), VECTOR(D)}, \
+    {"blk.#.attn_output.weight", LAYER(o), SHAPE(D, Q)}, \
+    {"blk.#.ffn_down.weight", LAYER(down), SHAPE(D, F)}, \
+    {"rope_freqs.weight", NEED(PASS_OVER)}, \
+    {"rope_factors_long.weight", NEED(PASS_OVER)}, \
+    {"rope_factors_short.weight", NEED(PASS_OVER)}, \
+    {"blk.#.attn_rot_embd.weight", NEED(PASS_OVER)}
+/* clang-format on */
 
 const sp_tensor_rule sp_rules_plain[] = {
     HF_FRAME,
@@ -51,17 +67,6 @@ const sp_tensor_rule sp_rules_fused[] = {
     {"model.layers.#.mlp.gate_up_proj.weight", LAYER(up), SHAPE(F, D), PART(F, FF)},
     {.pattern = NULL},
 };
-
-#define GGUF_FRAME                                                                                                    \
-    {"token_embd.weight", TOP(embed), SHAPE(V, D)}, {"output_norm.weight", TOP(final_norm), VECTOR(D)},               \
-        {"output.weight", TOP(head), SHAPE(V, D), NEED(HEAD)},                                                        \
-        {"rope_freqs.weight", NEED(PASS_OVER)},        /* read when the RoPE was built, */                            \
-        {"rope_factors_long.weight", NEED(PASS_OVER)}, /* as these two */                                             \
-        {"rope_factors_short.weight", NEED(PASS_OVER)}, {"blk.#.attn_rot_embd.weight", NEED(PASS_OVER)},              \
-        {"blk.#.attn_norm.weight", LAYER(attn_norm), VECTOR(D)},                                                      \
-        {"blk.#.ffn_norm.weight", LAYER(ffn_norm), VECTOR(D)}, {"blk.#.attn_output.weight", LAYER(o), SHAPE(D, Q)}, { \
-        "blk.#.ffn_down.weight", LAYER(down), SHAPE(D, F)                                                             \
-    }
 
 /* GGUF says nothing about optional biases but by having them. */
 const sp_tensor_rule sp_rules_gguf_plain[] = {

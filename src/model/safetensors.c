@@ -196,7 +196,8 @@ static bool take_tensor(scanner *s, sp_tensor *tensor) {
     bool good = take_char(s, '{', "'{'");
     while (good) {
         token_deinit(&key);
-        if (!(good = take_text(s, &key))) break;
+        good = take_text(s, &key);
+        if (!good) break;
         unsigned field = token_is(&key, "dtype")          ? DTYPE
                          : token_is(&key, "shape")        ? SHAPE
                          : token_is(&key, "data_offsets") ? OFFSETS
@@ -232,15 +233,15 @@ static bool take_header(scanner *s, uint32_t i_file, sp_arena *arena, sp_tensor_
     while (more) {
         token name;
         if (!take_text(s, &name)) return false;
-        bool metadata = token_is(&name, "__metadata__");
+        bool is_metadata = token_is(&name, "__metadata__");
         sp_tensor tensor = {.i_file = i_file};
-        if (!metadata) tensor.name = sp_arena_text(arena, name.text, name.n_bytes);
+        if (!is_metadata) tensor.name = sp_arena_text(arena, name.text, name.n_bytes);
         token_deinit(&name);
         if (!take_char(s, ':', "':'")) return false;
-        if (metadata && seen_metadata) return sp_fail(s->err, SP_ERR_INPUT, "%s: __metadata__ twice", s->path);
-        seen_metadata |= metadata;
-        if (metadata ? !take_metadata(s) : !take_tensor(s, &tensor)) return false;
-        if (!metadata && !sp_tensor_set_add(set, &tensor, s->path, s->err)) return false;
+        if (is_metadata && seen_metadata) return sp_fail(s->err, SP_ERR_INPUT, "%s: __metadata__ twice", s->path);
+        seen_metadata |= is_metadata;
+        if (is_metadata ? !take_metadata(s) : !take_tensor(s, &tensor)) return false;
+        if (!is_metadata && !sp_tensor_set_add(set, &tensor, s->path, s->err)) return false;
         more = accept_char(s, ',');
         if (!more && !take_char(s, '}', "',' or '}'")) return false;
     }

@@ -2,10 +2,11 @@
  * left of the others is given up. */
 #include "util/arena.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "util/error.h"
 #include "util/size.h"
 
 enum { BLOCK_BYTES = 32 * 1024, ALIGN_BYTES = 16 };
@@ -46,6 +47,19 @@ char *sp_arena_text(sp_arena *arena, const char *text, size_t n_bytes) {
     if (n_bytes) memcpy(copy, text, n_bytes);
     copy[n_bytes] = '\0';
     return copy;
+}
+
+char *sp_arena_printf(sp_arena *arena, const char *format, ...) {
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n_bytes = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    SP_CHECK(n_bytes >= 0);
+    char *text = sp_arena_alloc(arena, (size_t)n_bytes + 1);
+    vsnprintf(text, (size_t)n_bytes + 1, format, again);
+    va_end(again);
+    return text;
 }
 
 void sp_arena_deinit(sp_arena *arena) {

@@ -5,6 +5,8 @@
 
 #include <stddef.h>
 
+#include "util/error.h"
+
 typedef struct sp_arena_block sp_arena_block;
 typedef struct {
     sp_arena_block *head; /* zero-initialised is an empty arena */
@@ -17,6 +19,8 @@ void *sp_arena_alloc(sp_arena *arena, size_t n_bytes);
 void *sp_arena_calloc(sp_arena *arena, size_t n, size_t elem_bytes);
 /* A NUL-terminated copy of n_bytes of text. */
 char *sp_arena_text(sp_arena *arena, const char *text, size_t n_bytes);
+/* A formatted text. */
+char *sp_arena_printf(sp_arena *arena, const char *format, ...) SP_PRINTF(2, 3);
 /* Frees everything; the arena is empty and usable again. */
 void sp_arena_deinit(sp_arena *arena);
 
