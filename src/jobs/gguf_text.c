@@ -5,13 +5,9 @@
 
 #include "util/arena.h"
 
-_Static_assert(sizeof(sp_gguf_text) == sizeof(sp_tokenizer_text), "the reader's texts are the tokenizer's");
-_Static_assert(offsetof(sp_gguf_text, n_bytes) == offsetof(sp_tokenizer_text, n_bytes),
-               "the reader's texts are the tokenizer's");
-
 /* A text that may be absent, as a NUL-terminated copy; NULL then. */
 static bool get_text(const sp_gguf *gguf, const char *key, sp_arena *arena, const char **out, sp_error *err) {
-    sp_gguf_text text;
+    sp_string text;
     bool found = false;
     *out = NULL;
     if (!sp_gguf_get_text(gguf, key, &text, &found, err)) return false;
@@ -20,19 +16,16 @@ static bool get_text(const sp_gguf *gguf, const char *key, sp_arena *arena, cons
 }
 
 static bool read_vocabulary(const sp_gguf *gguf, sp_arena *arena, sp_tokenizer_gguf *src, sp_error *err) {
-    const sp_gguf_text *tokens = NULL, *merges = NULL;
     size_t n_scores = 0, n_types = 0;
     bool good = get_text(gguf, "tokenizer.ggml.model", arena, &src->model, err) &&
                 get_text(gguf, "tokenizer.ggml.pre", arena, &src->pre, err) &&
-                sp_gguf_get_texts(gguf, "tokenizer.ggml.tokens", &tokens, &src->n_tokens, err) &&
-                sp_gguf_get_texts(gguf, "tokenizer.ggml.merges", &merges, &src->n_merges, err) &&
+                sp_gguf_get_texts(gguf, "tokenizer.ggml.tokens", &src->tokens, &src->n_tokens, err) &&
+                sp_gguf_get_texts(gguf, "tokenizer.ggml.merges", &src->merges, &src->n_merges, err) &&
                 sp_gguf_get_floats(gguf, "tokenizer.ggml.scores", &src->scores, &n_scores, err) &&
                 sp_gguf_get_int32s(gguf, "tokenizer.ggml.token_type", &src->types, &n_types, err);
     if (!good) return false;
-    src->tokens = (const sp_tokenizer_text *)(const void *)tokens;
-    src->merges = (const sp_tokenizer_text *)(const void *)merges;
     if (!src->model || !src->n_tokens)
-        return sp_fail(err, SP_ERR_INPUT, "tokenizer.ggml.%s: not found in the file, wanted",
+        return sp_fail(err, SP_ERR_INPUT, "tokenizer.ggml.%s: not in the file; a tokenizer needs it",
                        src->model ? "tokens" : "model");
     if ((src->scores && n_scores != src->n_tokens) || (src->types && n_types != src->n_tokens))
         return sp_fail(err, SP_ERR_INPUT,
@@ -59,7 +52,7 @@ sp_tokenizer *sp_gguf_text_tokenizer(const sp_gguf *gguf, sp_error *err) {
 
 sp_chat *sp_gguf_text_chat(const sp_gguf *gguf, const sp_tokenizer *tokenizer, sp_error *err) {
     static const char *const names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
-    sp_gguf_text text = {"", 0};
+    sp_string text = {"", 0};
     bool found = false;
     if (!sp_gguf_get_template(gguf, NULL, &text, &found, err)) return NULL;
     json_t *special = json_object();

@@ -100,7 +100,7 @@ static bool take_u64(cursor *c, uint64_t *out) {
     return p != NULL;
 }
 
-static bool take_text(cursor *c, sp_gguf_text *out) {
+static bool take_text(cursor *c, sp_string *out) {
     uint64_t n_bytes = 0;
     if (!take_u64(c, &n_bytes)) return false;
     if (n_bytes > c->file->n_bytes)
@@ -113,7 +113,7 @@ static bool take_text(cursor *c, sp_gguf_text *out) {
 
 /* A key or tensor name: not empty, bounded, without NUL; a terminated copy in the arena. */
 static bool take_name(cursor *c, sp_arena *arena, const char *what, const char **out) {
-    sp_gguf_text text = {0};
+    sp_string text = {0};
     size_t at = c->at;
     if (!take_text(c, &text)) return false;
     if (text.n_bytes == 0 || text.n_bytes > KEY_MAX_BYTES || memchr(text.text, 0, text.n_bytes))
@@ -140,7 +140,7 @@ static bool check_bools(cursor *c, const char *key, const unsigned char *data, s
 /* n_elems values of value->type; copied only where the file's alignment does not suit the type. */
 static bool take_elems(cursor *c, sp_arena *arena, sp_gguf_value *value) {
     if (value->type == SP_GGUF_TEXT) {
-        sp_gguf_text *texts = SP_ARENA_ARRAY(arena, sp_gguf_text, value->n_elems);
+        sp_string *texts = SP_ARENA_ARRAY(arena, sp_string, value->n_elems);
         value->data = texts;
         for (size_t i = 0; i < value->n_elems; i++)
             if (!take_text(c, &texts[i])) return false;

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "io/file.h"
+#include "util/buf.h"
 #include "util/error.h"
 
 /* Numbers of the format. */
@@ -33,16 +34,12 @@ typedef enum {
 } sp_gguf_type;
 
 typedef struct {
-    const char *text; /* any bytes; a NUL stands behind a single value, none behind an element of an array */
-    size_t n_bytes;
-} sp_gguf_text;
-
-typedef struct {
     const char *key;
     sp_gguf_type type; /* of the value, or of the elements of an array */
     bool is_array;
     size_t n_elems; /* 1 unless an array */
-    /* [n_elems] of the type, aligned for it: uint8_t, int32_t, float... BOOL as bytes; TEXT as sp_gguf_text. */
+    /* [n_elems] of the type, aligned for it: uint8_t, int32_t, float... BOOL as bytes; TEXT as sp_string, with a NUL
+     * behind a single value and none behind an element of an array. */
     const void *data;
 } sp_gguf_value;
 
@@ -54,12 +51,11 @@ const sp_gguf_value *sp_gguf_at(const sp_gguf *gguf, size_t i);
 
 /* Typed getters. A key that is not there gives the fallback or NULL and 0; one of another type is an error that names
  * it. */
-bool sp_gguf_get_text(const sp_gguf *gguf, const char *key, sp_gguf_text *out, bool *found,
-                      sp_error *err) SP_MUST_CHECK;
+bool sp_gguf_get_text(const sp_gguf *gguf, const char *key, sp_string *out, bool *found, sp_error *err) SP_MUST_CHECK;
 bool sp_gguf_get_int(const sp_gguf *gguf, const char *key, int64_t fallback, int64_t *out, sp_error *err) SP_MUST_CHECK;
 /* 1, 0, or -1 when the key is absent. */
 bool sp_gguf_get_flag(const sp_gguf *gguf, const char *key, int *out, sp_error *err) SP_MUST_CHECK;
-bool sp_gguf_get_texts(const sp_gguf *gguf, const char *key, const sp_gguf_text **out, size_t *n,
+bool sp_gguf_get_texts(const sp_gguf *gguf, const char *key, const sp_string **out, size_t *n,
                        sp_error *err) SP_MUST_CHECK;
 bool sp_gguf_get_floats(const sp_gguf *gguf, const char *key, const float **out, size_t *n,
                         sp_error *err) SP_MUST_CHECK;
@@ -68,7 +64,7 @@ bool sp_gguf_get_int32s(const sp_gguf *gguf, const char *key, const int32_t **ou
 
 /* The chat template called `name`, or the default one for NULL (keys tokenizer.chat_template and
  * tokenizer.chat_template.NAME). *found false when there is none. */
-bool sp_gguf_get_template(const sp_gguf *gguf, const char *name, sp_gguf_text *out, bool *found,
+bool sp_gguf_get_template(const sp_gguf *gguf, const char *name, sp_string *out, bool *found,
                           sp_error *err) SP_MUST_CHECK;
 
 #endif

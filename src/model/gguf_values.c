@@ -53,7 +53,7 @@ static json_t *json_at(const sp_gguf_value *value, size_t i) {
     if (value->type == SP_GGUF_F64) return json_real(((const double *)value->data)[i]);
     if (value->type == SP_GGUF_BOOL) return json_boolean(((const uint8_t *)value->data)[i]);
     if (value->type != SP_GGUF_TEXT) return NULL;
-    const sp_gguf_text *text = (const sp_gguf_text *)value->data + i;
+    const sp_string *text = (const sp_string *)value->data + i;
     return json_stringn(text->text, text->n_bytes);
 }
 
@@ -84,13 +84,13 @@ json_t *sp_gguf_fields(const sp_gguf *gguf, const char *prefix, sp_error *err) {
     return fields;
 }
 
-bool sp_gguf_get_text(const sp_gguf *gguf, const char *key, sp_gguf_text *out, bool *found, sp_error *err) {
+bool sp_gguf_get_text(const sp_gguf *gguf, const char *key, sp_string *out, bool *found, sp_error *err) {
     const sp_gguf_value *value = sp_gguf_find(gguf, key);
     *found = value != NULL;
-    *out = (sp_gguf_text){0};
+    *out = (sp_string){0};
     if (!value) return true;
     if (value->is_array || value->type != SP_GGUF_TEXT) return fail_type(value, "a string", err);
-    *out = *(const sp_gguf_text *)value->data;
+    *out = *(const sp_string *)value->data;
     return true;
 }
 
@@ -123,7 +123,7 @@ static bool get_array(const sp_gguf *gguf, const char *key, sp_gguf_type type, c
     return true;
 }
 
-bool sp_gguf_get_texts(const sp_gguf *gguf, const char *key, const sp_gguf_text **out, size_t *n, sp_error *err) {
+bool sp_gguf_get_texts(const sp_gguf *gguf, const char *key, const sp_string **out, size_t *n, sp_error *err) {
     const void *data = NULL;
     bool good = get_array(gguf, key, SP_GGUF_TEXT, "an array of strings", &data, n, err);
     *out = data;
@@ -144,7 +144,7 @@ bool sp_gguf_get_int32s(const sp_gguf *gguf, const char *key, const int32_t **ou
     return good;
 }
 
-bool sp_gguf_get_template(const sp_gguf *gguf, const char *name, sp_gguf_text *out, bool *found, sp_error *err) {
+bool sp_gguf_get_template(const sp_gguf *gguf, const char *name, sp_string *out, bool *found, sp_error *err) {
     static const char stem[] = "tokenizer.chat_template";
     if (!name) return sp_gguf_get_text(gguf, stem, out, found, err);
     char key[256];

@@ -111,7 +111,7 @@ static bool fill_gguf_stops(owner *o, sp_error *err) {
 
 static const sp_family *find_gguf_family(const owner *o, sp_error *err) {
     const sp_gguf *gguf = o->gguf;
-    sp_gguf_text architecture, kind;
+    sp_string architecture, kind;
     bool found = false, has_kind = false;
     int64_t n_splits = 0;
     if (!sp_gguf_get_text(gguf, "general.architecture", &architecture, &found, err) ||

@@ -3,10 +3,12 @@
  * A trie, entered at each byte that starts a token. Edges are one hash table from (node, byte), so a step costs the
  * same however many tokens there are; a token's length is bounded, which bounds the steps per position. The rules of
  * a match (whole words, white space taken along, text that must stay text) are the library's, in its order. */
+#include "tokenizer/added.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer/internal.h"
+#include "tokenizer/unicode.h"
 #include "util/size.h"
 
 static size_t edge_slot(const sp_trie_edge *edges, size_t n_slots, uint64_t key) {

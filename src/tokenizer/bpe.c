@@ -14,6 +14,8 @@
  *
  * A vocabulary with space markers usually comes without a pre-tokenizer, and a whole text is one word. It is cut before
  * each marker that no token can have in its middle behind the character there: no merge crosses that place. */
+#include "tokenizer/bpe.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -336,7 +338,7 @@ static bool add_symbols(word *w) {
         } else if (bpe->by_score) {
             add_symbol(w, NONE, i);
         } else if (!add_fallback(w, i, step)) {
-            if (bpe->unk_id == -2)
+            if (bpe->unk_id == SP_UNK_ABSENT)
                 return sp_fail(w->e->err, SP_ERR_INPUT,
                                "an unknown character, and the unknown token is not in the vocabulary");
             if (bpe->unk_id < 0) continue;

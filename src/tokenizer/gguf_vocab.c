@@ -8,7 +8,6 @@
 
 #include "tokenizer/load.h"
 
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define SPACES "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define CL100K_BUT_DIGITS(digits) \
@@ -47,21 +46,21 @@ static const pre_kind pre_kinds[] = {
     {"tekken", .ignore_merges = true, .add_bos = true, .splits = {TEKKEN}},
     {"gpt-4o", .splits = {O200K}},
     {"llama4", .splits = {O200K}},
-    {"gpt-2", .splits = {GPT2}},
-    {"phi-2", .splits = {GPT2}},
-    {"mpt", .splits = {GPT2}},
-    {"olmo", .splits = {GPT2}},
-    {"jais", .splits = {GPT2}},
-    {"exaone4", .splits = {GPT2}},
-    {"smollm", .digits = true, .splits = {GPT2}},
-    {"starcoder", .digits = true, .splits = {GPT2}},
-    {"refact", .digits = true, .splits = {GPT2}},
-    {"command-r", .digits = true, .splits = {GPT2}},
-    {"codeshell", .digits = true, .splits = {GPT2}},
+    {"gpt-2", .splits = {sp_load_gpt2_regex}},
+    {"phi-2", .splits = {sp_load_gpt2_regex}},
+    {"mpt", .splits = {sp_load_gpt2_regex}},
+    {"olmo", .splits = {sp_load_gpt2_regex}},
+    {"jais", .splits = {sp_load_gpt2_regex}},
+    {"exaone4", .splits = {sp_load_gpt2_regex}},
+    {"smollm", .digits = true, .splits = {sp_load_gpt2_regex}},
+    {"starcoder", .digits = true, .splits = {sp_load_gpt2_regex}},
+    {"refact", .digits = true, .splits = {sp_load_gpt2_regex}},
+    {"command-r", .digits = true, .splits = {sp_load_gpt2_regex}},
+    {"codeshell", .digits = true, .splits = {sp_load_gpt2_regex}},
     {"deepseek-v3", .splits = {"\\p{N}{1,3}", CJK, DEEPSEEK3}},
     {"deepseek-coder", .splits = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+",
                                   "[\\u4e00-\\u9fa5\\u0800-\\u4e00\\uac00-\\ud7ff]+", "\\p{N}"}},
-    {"default", .splits = {"[\\p{P}$+<=>^~|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+    {"default", .splits = {"[\\p{P}$+<=>^~|]+", sp_load_gpt2_regex, "\\p{N}+", "[0-9][0-9][0-9]"}},
 };
 
 enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER, TYPE_UNUSED, TYPE_BYTE };
@@ -70,7 +69,7 @@ static int32_t type_of(const sp_tokenizer_gguf *src, size_t id) { return src->ty
 
 /* A token's text must be UTF-8 here; what is not is made so, which leaves it a token that no text gives. */
 static bool add_token(sp_tokenizer *t, const sp_tokenizer_gguf *src, size_t id, sp_error *err) {
-    sp_tokenizer_text token = src->tokens[id];
+    sp_string token = src->tokens[id];
     int32_t type = type_of(src, id);
     bool special = type == TYPE_CONTROL || type == TYPE_UNKNOWN;
     uint8_t flags = special ? SP_TOK_ADDED | SP_TOK_SPECIAL : SP_TOK_MODEL | (type == TYPE_USER ? SP_TOK_ADDED : 0);
@@ -104,10 +103,10 @@ static bool add_merges(sp_tokenizer *t, const sp_tokenizer_gguf *src, sp_error *
     sp_buf joined = {0};
     bool ok = sp_bpe_reserve(&t->bpe, src->n_merges, err);
     for (size_t rank = 0; ok && rank < src->n_merges; rank++) {
-        sp_tokenizer_text merge = src->merges[rank];
+        sp_string merge = src->merges[rank];
         const char *space = merge.n_bytes > 1 ? memchr(merge.text + 1, ' ', merge.n_bytes - 1) : NULL;
         if (!space) {
-            ok = sp_fail(err, SP_ERR_INPUT, "merge %zu has no space", rank);
+            ok = sp_fail(err, SP_ERR_INPUT, "merge %zu has no space, want \"left right\"", rank);
             break;
         }
         size_t left = (size_t)(space - merge.text), right = merge.n_bytes - left - 1;
@@ -192,7 +191,7 @@ static bool setup_llama(sp_tokenizer *t, const sp_tokenizer_gguf *src, sp_error 
     if (!src->scores) return sp_fail(err, SP_ERR_INPUT, "tokenizer 'llama' without tokenizer.ggml.scores");
     sp_norm *prepend = prefix ? sp_load_add_norm(t, SP_NORM_PREPEND, err) : NULL;
     if (prefix && !prepend) return false;
-    if (prepend) prepend->content = marker, prepend->n_bytes = sizeof marker - 1;
+    if (prepend) *prepend = (sp_norm){.kind = SP_NORM_PREPEND, .content = marker, .n_bytes = sizeof marker - 1};
     sp_norm *spaces = sp_load_add_norm(t, SP_NORM_REPLACE, err);
     if (!spaces) return false;
     spaces->content = marker;
@@ -208,12 +207,16 @@ static bool setup_llama(sp_tokenizer *t, const sp_tokenizer_gguf *src, sp_error 
     if (!sp_load_add_decoder(t, SP_DEC_BYTE_FALLBACK, err) || !sp_load_add_decoder(t, SP_DEC_FUSE, err)) return false;
     sp_dec *strip = prefix ? sp_load_add_decoder(t, SP_DEC_STRIP, err) : NULL;
     if (prefix && !strip) return false;
-    if (strip) strip->pattern = " ", strip->pattern_bytes = 1, strip->n_start = 1;
+    if (strip) {
+        strip->pattern = " ";
+        strip->pattern_bytes = 1;
+        strip->n_start = 1;
+    }
     t->bpe.by_score = t->bpe.byte_fallback = true;
     return add_tokens(t, src, err) && rank_scores(t, src, err) && sp_bpe_reserve(&t->bpe, 0, err);
 }
 
-/* ---- */
+/* ---- what both have ---- */
 
 static bool set_special(sp_tokenizer *t, const char *name, int64_t id, sp_error *err) {
     if (id < 0) return true;

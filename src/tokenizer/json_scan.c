@@ -3,17 +3,19 @@
  * model.vocab and model.merges are nearly the whole file (up to 600,000 strings). As JSON values they would take ten
  * times their text, so they are cut out and read by a cursor; the rest goes to the JSON library, which judges it. The
  * cut only follows strings and brackets: whatever it accepts wrongly, the library or the cursor refuses. */
+#include "tokenizer/json_scan.h"
+
 #include <string.h>
 
-#include "tokenizer/internal.h"
+#include "tokenizer/unicode.h"
 
 enum { MAX_DEPTH = 2000 };
 
-static void skip_space(sp_json_cursor *c) {
+static void skip_space(sp_scan *c) {
     while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\r' || *c->at == '\t')) c->at++;
 }
 
-bool sp_json_take(sp_json_cursor *c, char wanted) {
+bool sp_scan_take(sp_scan *c, char wanted) {
     skip_space(c);
     if (c->at == c->end || *c->at != wanted) return false;
     c->at++;
@@ -21,7 +23,7 @@ bool sp_json_take(sp_json_cursor *c, char wanted) {
 }
 
 /* Moves past a string whose opening quote is next. */
-static bool skip_string(sp_json_cursor *c) {
+static bool skip_string(sp_scan *c) {
     for (c->at++; c->at < c->end; c->at++) {
         if (*c->at == '\\') {
             c->at++;
@@ -35,7 +37,7 @@ static bool skip_string(sp_json_cursor *c) {
 }
 
 /* Moves past a value: to the comma or bracket behind it. */
-static bool skip_value(sp_json_cursor *c) {
+static bool skip_value(sp_scan *c) {
     size_t depth = 0;
     skip_space(c);
     while (c->at < c->end) {
@@ -62,13 +64,13 @@ static bool skip_value(sp_json_cursor *c) {
 }
 
 /* Enters the value of the next key: *key is its raw text. False at the object's end or when it is not one. */
-static bool next_key(sp_json_cursor *c, const char **key, size_t *key_bytes) {
+static bool next_key(sp_scan *c, const char **key, size_t *key_bytes) {
     skip_space(c);
     if (c->at == c->end || *c->at != '"') return false;
     *key = c->at + 1;
     if (!skip_string(c)) return false;
     *key_bytes = (size_t)(c->at - *key) - 1;
-    return sp_json_take(c, ':');
+    return sp_scan_take(c, ':');
 }
 
 static bool is_key(const char *key, size_t key_bytes, const char *name) {
@@ -76,10 +78,10 @@ static bool is_key(const char *key, size_t key_bytes, const char *name) {
 }
 
 /* Walks the members of the model object, noting where the two big ones lie. */
-static void find_parts(sp_json_cursor *c, sp_json_cut *cut) {
+static void find_parts(sp_scan *c, sp_scan_cut *cut) {
     const char *key;
     size_t key_bytes;
-    if (!sp_json_take(c, '{')) return;
+    if (!sp_scan_take(c, '{')) return;
     while (next_key(c, &key, &key_bytes)) {
         skip_space(c);
         const char *begin = c->at;
@@ -91,22 +93,22 @@ static void find_parts(sp_json_cursor *c, sp_json_cut *cut) {
             cut->merges = begin;
             cut->merges_bytes = (size_t)(c->at - begin);
         }
-        if (!sp_json_take(c, ',')) return;
+        if (!sp_scan_take(c, ',')) return;
     }
 }
 
-bool sp_json_cut_model(const char *text, size_t n_bytes, sp_json_cut *cut, sp_buf *rest, sp_error *err) {
-    sp_json_cursor c = {text, text + n_bytes};
+bool sp_scan_cut_model(const char *text, size_t n_bytes, sp_scan_cut *cut, sp_buf *rest, sp_error *err) {
+    sp_scan c = {text, text + n_bytes};
     const char *key;
     size_t key_bytes;
-    *cut = (sp_json_cut){0};
-    if (sp_json_take(&c, '{')) {
+    *cut = (sp_scan_cut){0};
+    if (sp_scan_take(&c, '{')) {
         while (next_key(&c, &key, &key_bytes)) {
             if (is_key(key, key_bytes, "model")) {
                 find_parts(&c, cut);
                 break;
             }
-            if (!skip_value(&c) || !sp_json_take(&c, ',')) break;
+            if (!skip_value(&c) || !sp_scan_take(&c, ',')) break;
         }
     }
     bool vocab_first = cut->vocab < cut->merges;
@@ -132,7 +134,7 @@ static int hex_digit(char c) {
 }
 
 /* Four hex digits of a \u escape, or -1. */
-static int32_t take_unit(sp_json_cursor *c) {
+static int32_t take_unit(sp_scan *c) {
     int32_t unit = 0;
     for (int i = 0; i < 4; i++) {
         int digit = c->at < c->end ? hex_digit(*c->at) : -1;
@@ -144,7 +146,7 @@ static int32_t take_unit(sp_json_cursor *c) {
 }
 
 /* What follows a backslash; appended to *out. */
-static bool take_escape(sp_json_cursor *c, sp_buf *out) {
+static bool take_escape(sp_scan *c, sp_buf *out) {
     static const char letters[] = "\"\\/bfnrt";
     static const char meanings[] = "\"\\/\b\f\n\r\t";
     if (c->at == c->end) return false;
@@ -167,9 +169,9 @@ static bool take_escape(sp_json_cursor *c, sp_buf *out) {
     return sp_buf_add(out, bytes, sp_char_put((uint32_t)unit, bytes));
 }
 
-bool sp_json_take_string(sp_json_cursor *c, sp_buf *out, sp_error *err) {
+bool sp_scan_take_string(sp_scan *c, sp_buf *out, sp_error *err) {
     size_t before = out->n_bytes;
-    if (!sp_json_take(c, '"')) return sp_fail(err, SP_ERR_INPUT, "a string was expected");
+    if (!sp_scan_take(c, '"')) return sp_fail(err, SP_ERR_INPUT, "a string was expected");
     for (;;) {
         const char *plain = c->at;
         while (c->at < c->end && *c->at != '"' && *c->at != '\\' && (unsigned char)*c->at >= 0x20) c->at++;
@@ -186,7 +188,7 @@ bool sp_json_take_string(sp_json_cursor *c, sp_buf *out, sp_error *err) {
     return true;
 }
 
-bool sp_json_take_integer(sp_json_cursor *c, int64_t *value, sp_error *err) {
+bool sp_scan_take_integer(sp_scan *c, int64_t *value, sp_error *err) {
     skip_space(c);
     const char *begin = c->at;
     int64_t sum = 0;

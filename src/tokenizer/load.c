@@ -19,30 +19,30 @@ bool sp_load_bool(const json_t *object, const char *name, bool *value, sp_error 
     return true;
 }
 
-bool sp_load_text(const json_t *object, const char *name, sp_tokenizer_text *value, sp_error *err) {
+bool sp_load_text(const json_t *object, const char *name, sp_string *value, sp_error *err) {
     const json_t *member = json_object_get(object, name);
     if (!member || json_is_null(member)) return true;
     if (!json_is_string(member)) return sp_fail(err, SP_ERR_INPUT, "'%s' is not a string", name);
-    *value = (sp_tokenizer_text){json_string_value(member), json_string_length(member)};
+    *value = (sp_string){json_string_value(member), json_string_length(member)};
     return true;
 }
 
 /* ---- the model ---- */
 
-static bool load_vocab(sp_tokenizer *t, const sp_json_cut *cut, sp_error *err) {
-    sp_json_cursor c = {cut->vocab, cut->vocab + cut->vocab_bytes};
+static bool load_vocab(sp_tokenizer *t, const sp_scan_cut *cut, sp_error *err) {
+    sp_scan c = {cut->vocab, cut->vocab + cut->vocab_bytes};
     sp_buf text = {0};
-    bool ok = sp_json_take(&c, '{');
-    bool more = ok && !sp_json_take(&c, '}');
+    bool ok = sp_scan_take(&c, '{');
+    bool more = ok && !sp_scan_take(&c, '}');
     while (ok && more) {
         int64_t id = 0;
         sp_buf_clear(&text);
-        ok = sp_json_take_string(&c, &text, err) &&
-             (sp_json_take(&c, ':') || sp_fail(err, SP_ERR_INPUT, "a ':' was expected")) &&
-             sp_json_take_integer(&c, &id, err) &&
+        ok = sp_scan_take_string(&c, &text, err) &&
+             (sp_scan_take(&c, ':') || sp_fail(err, SP_ERR_INPUT, "a ':' was expected")) &&
+             sp_scan_take_integer(&c, &id, err) &&
              sp_vocab_add(&t->vocab, id, text.data, text.n_bytes, SP_TOK_MODEL, err);
-        more = ok && sp_json_take(&c, ',');
-        if (ok && !more && !(sp_json_take(&c, '}') && c.at == c.end))
+        more = ok && sp_scan_take(&c, ',');
+        if (ok && !more && !(sp_scan_take(&c, '}') && c.at == c.end))
             ok = sp_fail(err, SP_ERR_INPUT, "a ',' or '}' was expected");
     }
     sp_buf_deinit(&text);
@@ -54,16 +54,16 @@ static bool load_vocab(sp_tokenizer *t, const sp_json_cut *cut, sp_error *err) {
 }
 
 /* The two halves of a merge, one behind the other in *text: "left right", or a pair. */
-static bool take_merge(sp_json_cursor *c, sp_buf *text, size_t *left_bytes, sp_error *err) {
+static bool take_merge(sp_scan *c, sp_buf *text, size_t *left_bytes, sp_error *err) {
     sp_buf_clear(text);
-    if (sp_json_take(c, '[')) {
-        if (!sp_json_take_string(c, text, err)) return false;
+    if (sp_scan_take(c, '[')) {
+        if (!sp_scan_take_string(c, text, err)) return false;
         *left_bytes = text->n_bytes;
-        if (!sp_json_take(c, ',')) return sp_fail(err, SP_ERR_INPUT, "a merge is a pair of strings");
-        if (!sp_json_take_string(c, text, err)) return false;
-        return sp_json_take(c, ']') || sp_fail(err, SP_ERR_INPUT, "a merge is a pair of strings");
+        if (!sp_scan_take(c, ',')) return sp_fail(err, SP_ERR_INPUT, "a merge is a pair of strings");
+        if (!sp_scan_take_string(c, text, err)) return false;
+        return sp_scan_take(c, ']') || sp_fail(err, SP_ERR_INPUT, "a merge is a pair of strings");
     }
-    if (!sp_json_take_string(c, text, err)) return false;
+    if (!sp_scan_take_string(c, text, err)) return false;
     char *space = text->n_bytes ? memchr(text->data, ' ', text->n_bytes) : NULL;
     size_t left = space ? (size_t)(space - text->data) : 0;
     if (!space || memchr(space + 1, ' ', text->n_bytes - left - 1)) {
@@ -96,19 +96,19 @@ static bool add_merge(sp_tokenizer *t, const sp_buf *text, size_t left_bytes, si
     return true;
 }
 
-static bool load_merges(sp_tokenizer *t, const sp_json_cut *cut, sp_error *err) {
-    sp_json_cursor c = {cut->merges, cut->merges + cut->merges_bytes};
+static bool load_merges(sp_tokenizer *t, const sp_scan_cut *cut, sp_error *err) {
+    sp_scan c = {cut->merges, cut->merges + cut->merges_bytes};
     size_t n_max = 1; /* each merge but the last is followed by a comma outside its own pair; commas inside only add */
     for (const char *s = c.at; s < c.end; s++) n_max += *s == ',';
     sp_buf text = {0};
     size_t rank = 0;
-    bool ok = sp_bpe_reserve(&t->bpe, n_max, err) && sp_json_take(&c, '[');
-    bool more = ok && !sp_json_take(&c, ']');
+    bool ok = sp_bpe_reserve(&t->bpe, n_max, err) && sp_scan_take(&c, '[');
+    bool more = ok && !sp_scan_take(&c, ']');
     while (ok && more) {
         size_t left_bytes = 0;
         ok = take_merge(&c, &text, &left_bytes, err) && add_merge(t, &text, left_bytes, rank++, err);
-        more = ok && sp_json_take(&c, ',');
-        if (ok && !more && !(sp_json_take(&c, ']') && c.at == c.end))
+        more = ok && sp_scan_take(&c, ',');
+        if (ok && !more && !(sp_scan_take(&c, ']') && c.at == c.end))
             ok = sp_fail(err, SP_ERR_INPUT, "a ',' or ']' was expected");
     }
     sp_buf_deinit(&text);
@@ -118,14 +118,14 @@ static bool load_merges(sp_tokenizer *t, const sp_json_cut *cut, sp_error *err) 
 }
 
 static bool must_be_empty(const json_t *model, const char *name, sp_error *err) {
-    sp_tokenizer_text value = {"", 0};
+    sp_string value = {"", 0};
     if (!sp_load_text(model, name, &value, err)) return false;
     return value.n_bytes == 0 || sp_fail(err, SP_ERR_SUPPORT, "'%s' is not supported", name);
 }
 
-static bool load_model(sp_tokenizer *t, const json_t *model, const sp_json_cut *cut, sp_error *err) {
+static bool load_model(sp_tokenizer *t, const json_t *model, const sp_scan_cut *cut, sp_error *err) {
     if (!json_is_object(model)) return sp_fail(err, SP_ERR_INPUT, "no object 'model'");
-    sp_tokenizer_text type = {"BPE", 3}, unk = {NULL, 0};
+    sp_string type = {"BPE", 3}, unk = {NULL, 0};
     char shown[48];
     if (!sp_load_text(model, "type", &type, err)) return false;
     if (type.n_bytes != 3 || memcmp(type.text, "BPE", 3) != 0)
@@ -145,7 +145,7 @@ static bool load_model(sp_tokenizer *t, const json_t *model, const sp_json_cut *
     if (!load_vocab(t, cut, err) || !load_merges(t, cut, err)) return false;
     if (unk.text) {
         t->bpe.unk_id = sp_vocab_find_literal(&t->vocab, unk.text, unk.n_bytes);
-        if (t->bpe.unk_id < 0) t->bpe.unk_id = -2;
+        if (t->bpe.unk_id < 0) t->bpe.unk_id = SP_UNK_ABSENT;
     }
     return true;
 }
@@ -159,7 +159,7 @@ static bool check_byte_level(const sp_tokenizer *t, sp_error *err) {
            sp_fail(err, SP_ERR_SUPPORT, "pre-tokenizer 'ByteLevel' without decoder 'ByteLevel' is not supported");
 }
 
-static bool load_all(sp_tokenizer *t, const json_t *root, const sp_json_cut *cut, sp_error *err) {
+static bool load_all(sp_tokenizer *t, const json_t *root, const sp_scan_cut *cut, sp_error *err) {
     if (!json_is_object(root)) return sp_fail(err, SP_ERR_INPUT, "not a JSON object");
     return sp_load_normalizer(t, json_object_get(root, "normalizer"), err) &&
            sp_load_pre_tokenizer(t, json_object_get(root, "pre_tokenizer"), err) &&
@@ -169,14 +169,14 @@ static bool load_all(sp_tokenizer *t, const json_t *root, const sp_json_cut *cut
            sp_load_added_tokens(t, json_object_get(root, "added_tokens"), err);
 }
 
-sp_tokenizer *sp_tokenizer_open_json(sp_tokenizer_text tokenizer_json, const sp_tokenizer_text *config,
-                                     const char *name, sp_error *err) {
-    sp_json_cut cut;
+sp_tokenizer *sp_tokenizer_open_json(sp_string tokenizer_json, const sp_string *config, const char *name,
+                                     sp_error *err) {
+    sp_scan_cut cut;
     sp_buf rest = {.limit_bytes = MAX_REST_BYTES};
     json_t *root = NULL;
     sp_tokenizer *t = sp_tokenizer_new(err);
     bool ok = t != NULL;
-    if (ok) ok = sp_json_cut_model(tokenizer_json.text, tokenizer_json.n_bytes, &cut, &rest, err);
+    if (ok) ok = sp_scan_cut_model(tokenizer_json.text, tokenizer_json.n_bytes, &cut, &rest, err);
     if (ok) ok = (root = sp_json_parse(rest.data ? rest.data : "", rest.n_bytes, "tokenizer.json", err)) != NULL;
     sp_buf_deinit(&rest);
     ok = ok && load_all(t, root, &cut, err);
@@ -196,14 +196,14 @@ sp_tokenizer *sp_tokenizer_open_hf(const char *dir, sp_error *err) {
     struct stat st;
     if (snprintf(path, sizeof path, "%s/tokenizer.json", dir) >= (int)sizeof path ||
         snprintf(config_path, sizeof config_path, "%s/tokenizer_config.json", dir) >= (int)sizeof config_path) {
-        sp_fail(err, SP_ERR_INPUT, "a path of more than %zu bytes", sizeof path);
+        sp_fail(err, SP_ERR_INPUT, "%s: a path of more than %zu bytes", dir, sizeof path);
         return NULL;
     }
     bool has_config = stat(config_path, &st) == 0;
     if (sp_file_read(path, MAX_FILE_BYTES, &text, err) &&
         (!has_config || sp_file_read(config_path, MAX_CONFIG_BYTES, &config, err))) {
-        sp_tokenizer_text config_text = {config.data ? config.data : "", config.n_bytes};
-        t = sp_tokenizer_open_json((sp_tokenizer_text){text.data ? text.data : "", text.n_bytes},
+        sp_string config_text = {config.data ? config.data : "", config.n_bytes};
+        t = sp_tokenizer_open_json((sp_string){text.data ? text.data : "", text.n_bytes},
                                    has_config ? &config_text : NULL, path, err);
     }
     sp_buf_deinit(&text);

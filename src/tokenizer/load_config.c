@@ -7,7 +7,7 @@
 enum { MAX_SPECIALS = 64 };
 
 typedef struct {
-    sp_tokenizer_text content;
+    sp_string content;
     sp_added_token token;
     bool special;
 } added;
@@ -131,7 +131,7 @@ static bool load_named(sp_tokenizer *t, const json_t *config, sp_error *err) {
     return true;
 }
 
-bool sp_load_config(sp_tokenizer *t, sp_tokenizer_text text, sp_error *err) {
+bool sp_load_config(sp_tokenizer *t, sp_string text, sp_error *err) {
     /* Integers as reals: model_max_length is often 10^30, and no integer value here matters. */
     json_error_t where;
     json_t *config =

@@ -11,13 +11,12 @@ typedef struct {
     load_fn *load;
 } loader;
 
-/* ByteLevel's own splitting, of GPT-2. */
-static const char gpt2_regex[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+const char sp_load_gpt2_regex[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 static bool load_by_type(sp_tokenizer *t, const char *what, const loader *loaders, size_t n, const json_t *value,
                          sp_error *err) {
     char shown[48];
-    sp_tokenizer_text type = {NULL, 0};
+    sp_string type = {NULL, 0};
     if (!json_is_object(value)) return sp_fail(err, SP_ERR_INPUT, "a %s is not an object", what);
     if (!sp_load_text(value, "type", &type, err)) return false;
     if (!type.text) return sp_fail(err, SP_ERR_INPUT, "a %s has no type", what);
@@ -46,7 +45,7 @@ static bool too_many(const char *what, sp_error *err) {
 /* A required string, copied to the arena. */
 static bool keep_text(sp_tokenizer *t, const json_t *object, const char *name, const char **text, size_t *n_bytes,
                       sp_error *err) {
-    sp_tokenizer_text value = {NULL, 0};
+    sp_string value = {NULL, 0};
     if (!sp_load_text(object, name, &value, err)) return false;
     if (!value.text) return sp_fail(err, SP_ERR_INPUT, "no string '%s'", name);
     *text = sp_arena_text(&t->arena, value.text, value.n_bytes);
@@ -132,7 +131,7 @@ bool sp_load_add_regex(sp_tokenizer *t, const char *regex, size_t n_bytes, sp_er
 
 bool sp_load_add_byte_level(sp_tokenizer *t, bool prefix_space, bool use_regex, sp_error *err) {
     if (prefix_space && !sp_load_add_pre(t, SP_PRE_PREFIX_SPACE, err)) return false;
-    if (use_regex && !sp_load_add_regex(t, gpt2_regex, sizeof gpt2_regex - 1, err)) return false;
+    if (use_regex && !sp_load_add_regex(t, sp_load_gpt2_regex, strlen(sp_load_gpt2_regex), err)) return false;
     if (t->bpe.byte_level) return sp_fail(err, SP_ERR_SUPPORT, "a pre-tokenizer behind ByteLevel is not supported");
     t->bpe.byte_level = true;
     return true;
@@ -153,7 +152,7 @@ static bool load_split(sp_tokenizer *t, const json_t *value, sp_error *err) {
         [SP_SPLIT_CONTIGUOUS] = "Contiguous",
     };
     sp_pre *pre = sp_load_add_pre(t, SP_PRE_SPLIT, err);
-    sp_tokenizer_text behavior = {"", 0};
+    sp_string behavior = {"", 0};
     if (!pre || !load_pattern(t, value, &pre->pattern, err) || !sp_load_text(value, "behavior", &behavior, err) ||
         !sp_load_bool(value, "invert", &pre->invert, err))
         return false;
@@ -181,7 +180,7 @@ static bool load_digits(sp_tokenizer *t, const json_t *value, sp_error *err) {
 static bool load_metaspace_settings(const json_t *value, char *replacement, sp_prepend *prepend, sp_error *err) {
     static const char *const names[] = {
         [SP_PREPEND_NEVER] = "never", [SP_PREPEND_FIRST] = "first", [SP_PREPEND_ALWAYS] = "always"};
-    sp_tokenizer_text mark = {NULL, 0}, scheme = {"always", 6};
+    sp_string mark = {NULL, 0}, scheme = {"always", 6};
     bool prefix = true;
     uint32_t c;
     if (!sp_load_text(value, "replacement", &mark, err) || !sp_load_text(value, "prepend_scheme", &scheme, err) ||
@@ -236,7 +235,7 @@ static bool load_nothing(sp_tokenizer *t, const json_t *value, sp_error *err) {
 /* Appends the ids of one special token of a template to prefix or suffix. */
 static bool add_template_ids(sp_tokenizer *t, const json_t *entry, const json_t *specials, int32_t **ids, size_t *n,
                              sp_error *err) {
-    sp_tokenizer_text name = {NULL, 0};
+    sp_string name = {NULL, 0};
     if (!sp_load_text(entry, "id", &name, err)) return false;
     const json_t *list = name.text ? json_object_get(json_object_get(specials, name.text), "ids") : NULL;
     if (!json_is_array(list)) return sp_fail(err, SP_ERR_INPUT, "a special token of 'single' has no array 'ids'");
@@ -265,11 +264,13 @@ static bool load_template(sp_tokenizer *t, const json_t *value, sp_error *err) {
         const json_t *special = json_object_get(entry, "SpecialToken");
         if (json_object_get(entry, "Sequence")) {
             n_texts++;
-        } else if (!special ||
-                   !add_template_ids(t, special, json_object_get(value, "special_tokens"),
-                                     n_texts ? &t->suffix : &t->prefix, n_texts ? &t->n_suffix : &t->n_prefix, err)) {
-            return sp_fail(err, SP_ERR_INPUT, "'single' has an entry that is neither SpecialToken nor Sequence");
+            continue;
         }
+        if (!special)
+            return sp_fail(err, SP_ERR_INPUT, "'single' has an entry that is neither SpecialToken nor Sequence");
+        if (!add_template_ids(t, special, json_object_get(value, "special_tokens"), n_texts ? &t->suffix : &t->prefix,
+                              n_texts ? &t->n_suffix : &t->n_prefix, err))
+            return false;
     }
     return n_texts == 1 || sp_fail(err, SP_ERR_SUPPORT, "'single' has %zu sequences, want 1", n_texts);
 }

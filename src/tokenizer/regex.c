@@ -7,13 +7,16 @@
  * A hostile pattern or text must not hold a row up: backtracking is bounded by PCRE2's match limit, memory by its heap
  * limit, and scanning by searching in windows of start positions, with the call's processor time looked at in between
  * (a search that fails at every start is quadratic, and no limit of PCRE2 counts that). */
+#include "tokenizer/regex.h"
+
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "tokenizer/internal.h"
+#include "tokenizer/unicode.h"
+#include "util/buf.h"
 #include "util/size.h"
 
 enum {

@@ -12,7 +12,8 @@ sp_tokenizer *sp_tokenizer_new(sp_error *err) {
         sp_fail(err, SP_ERR_MEMORY, "no memory for a tokenizer");
         return NULL;
     }
-    t->bos_id = t->eos_id = t->bpe.unk_id = -1;
+    t->bos_id = t->eos_id = -1;
+    t->bpe.unk_id = SP_UNK_NONE;
     return t;
 }
 

@@ -20,23 +20,19 @@ typedef struct sp_tokenizer sp_tokenizer;
 sp_tokenizer *sp_tokenizer_open_hf(const char *dir, sp_error *err) SP_MUST_CHECK;
 
 /* The same from the text of the two files; config may be NULL. `name` is used in messages. */
-typedef struct {
-    const char *text;
-    size_t n_bytes;
-} sp_tokenizer_text;
-sp_tokenizer *sp_tokenizer_open_json(sp_tokenizer_text tokenizer_json, const sp_tokenizer_text *config,
-                                     const char *name, sp_error *err) SP_MUST_CHECK;
+sp_tokenizer *sp_tokenizer_open_json(sp_string tokenizer_json, const sp_string *config, const char *name,
+                                     sp_error *err) SP_MUST_CHECK;
 
 /* What a GGUF file says about its tokenizer (keys tokenizer.ggml.*), as plain arrays. Everything is borrowed for the
  * call alone. Flags are 1, 0, or -1 when the key is absent. */
 typedef struct {
     const char *model; /* "gpt2" or "llama" */
     const char *pre;   /* the pre-tokenizer's name for gpt2; NULL when absent */
-    const sp_tokenizer_text *tokens;
+    const sp_string *tokens;
     size_t n_tokens;
-    const float *scores;  /* [n_tokens], required for llama; else may be NULL */
-    const int32_t *types; /* [n_tokens] 1 normal 2 unknown 3 control 4 user-defined 5 unused 6 byte; may be NULL */
-    const sp_tokenizer_text *merges; /* "left right", for gpt2 */
+    const float *scores;     /* [n_tokens], required for llama; else may be NULL */
+    const int32_t *types;    /* [n_tokens] 1 normal 2 unknown 3 control 4 user-defined 5 unused 6 byte; may be NULL */
+    const sp_string *merges; /* "left right", for gpt2 */
     size_t n_merges;
     int64_t bos_id, eos_id, unk_id; /* -1: none */
     int add_bos, add_eos, add_space_prefix;

@@ -5,10 +5,9 @@
  * independent of that. A text that a regular expression looks at has its characters of changed category replaced by a
  * stand-in: one of the same number of bytes whose category all versions agree on. NFC treats characters that were not
  * there in Unicode 9 as inert. */
-#include <string.h>
-#include <utf8proc.h>
+#include "tokenizer/unicode.h"
 
-#include "tokenizer/internal.h"
+#include <utf8proc.h>
 
 typedef struct {
     uint32_t first, last;
@@ -62,7 +61,7 @@ size_t sp_char_next(const char *text, uint32_t *c) {
     return 4;
 }
 
-size_t sp_char_put(uint32_t c, char *out) { return (size_t)utf8proc_encode_char((int32_t)c, (uint8_t *)out); }
+size_t sp_char_put(uint32_t c, char out[4]) { return (size_t)utf8proc_encode_char((int32_t)c, (uint8_t *)out); }
 
 bool sp_char_is_numeric(uint32_t c) {
     if (c < 0x80) return c >= '0' && c <= '9';

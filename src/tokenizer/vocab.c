@@ -2,11 +2,13 @@
  *
  * Ids come from a file, so memory follows the number of tokens there, not the ids' size: an id far above the number
  * of tokens is refused. Texts lie in one buffer; a slice names them, since the buffer moves while it grows. */
+#include "tokenizer/vocab.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
-#include "tokenizer/internal.h"
+#include "tokenizer/unicode.h"
 #include "util/size.h"
 
 /* Ids may skip: padded and pruned vocabularies do. Beyond this slack over the tokens read so far a file lies. */
@@ -64,7 +66,7 @@ bool sp_vocab_add(sp_vocab *v, int64_t id, const char *text, size_t n_bytes, uin
     int64_t limit = (int64_t)(v->n_model * 2 + ID_SLACK);
     if (id < 0 || id > limit)
         return sp_fail(err, SP_ERR_INPUT, "token '%s' has id %lld, want 0 to %lld",
-                       sp_printable(text, n_bytes, shown, 64), (long long)id, (long long)limit);
+                       sp_printable(text, n_bytes, shown, sizeof shown), (long long)id, (long long)limit);
     if (v->text.n_bytes + n_bytes >= UINT32_MAX)
         return sp_fail(err, SP_ERR_INPUT, "the vocabulary's texts exceed 4 GB");
     if (!grow_ids(v, (size_t)id + 1, err)) return false;
@@ -72,7 +74,7 @@ bool sp_vocab_add(sp_vocab *v, int64_t id, const char *text, size_t n_bytes, uin
         char other[64];
         sp_printable(sp_vocab_text(v, (size_t)id), v->literal[id].n_bytes, other, sizeof other);
         return sp_fail(err, SP_ERR_INPUT, "tokens '%s' and '%s' both have id %lld", other,
-                       sp_printable(text, n_bytes, shown, 64), (long long)id);
+                       sp_printable(text, n_bytes, shown, sizeof shown), (long long)id);
     }
     v->literal[id] = (sp_slice){(uint32_t)v->text.n_bytes, (uint32_t)n_bytes};
     if (!sp_buf_add(&v->text, text, n_bytes) || !sp_buf_char(&v->text, '\0'))

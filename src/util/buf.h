@@ -9,6 +9,12 @@
 
 #include "util/error.h"
 
+/* Bytes of somebody else's: borrowed, any bytes, no NUL behind them unless the lender says so. */
+typedef struct {
+    const char *text;
+    size_t n_bytes;
+} sp_string;
+
 typedef struct {
     char *data;         /* NUL-terminated once anything was appended; NULL before */
     size_t n_bytes;     /* without the NUL */

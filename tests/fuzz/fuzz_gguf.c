@@ -13,7 +13,7 @@ static void read_value(const sp_gguf_value *value) {
     static const size_t elem_bytes[SP_GGUF_N_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
     size_t sum = 0;
     if (value->type == SP_GGUF_TEXT) {
-        const sp_gguf_text *texts = value->data;
+        const sp_string *texts = value->data;
         for (size_t i = 0; i < value->n_elems; i++)
             for (size_t k = 0; k < texts[i].n_bytes; k += 7) sum += (unsigned char)texts[i].text[k];
     } else {

@@ -69,7 +69,7 @@ static void check_tokenizer(const sp_tokenizer *t, const uint8_t *data, size_t n
 static sp_tokenizer *open_gguf(const uint8_t *data, size_t n_bytes) {
     static const char *const pres[] = {NULL,     "llama-bpe",   "qwen2",   "smollm",
                                        "tekken", "deepseek-v3", "default", "gpt-4o"};
-    sp_tokenizer_text tokens[MAX_LINES], merges[MAX_LINES];
+    sp_string tokens[MAX_LINES], merges[MAX_LINES];
     float scores[MAX_LINES];
     int32_t types[MAX_LINES];
     size_t n_tokens = 0, n_merges = 0;
@@ -79,11 +79,11 @@ static sp_tokenizer *open_gguf(const uint8_t *data, size_t n_bytes) {
         const char *end = memchr(line, '\n', n_bytes - at);
         size_t n = end ? (size_t)(end - line) : n_bytes - at;
         if (n && line[0] == '+') {
-            merges[n_merges++] = (sp_tokenizer_text){line + 1, n - 1};
+            merges[n_merges++] = (sp_string){line + 1, n - 1};
         } else {
             types[n_tokens] = n ? line[0] & 7 : 1;
             scores[n_tokens] = n ? -(float)(line[0] >> 3) : 0;
-            tokens[n_tokens++] = (sp_tokenizer_text){n ? line + 1 : line, n ? n - 1 : 0};
+            tokens[n_tokens++] = (sp_string){n ? line + 1 : line, n ? n - 1 : 0};
         }
         at += n + 1;
     }
@@ -116,9 +116,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes) {
         /* A second object behind the first, on a line of its own, is the configuration. */
         const uint8_t *cut = n_bytes > 2 ? memmem(data, n_bytes, "\n{", 2) : NULL;
         size_t n_first = cut ? (size_t)(cut - data) : n_bytes;
-        sp_tokenizer_text config = {(const char *)data + n_first, n_bytes - n_first};
-        t = sp_tokenizer_open_json((sp_tokenizer_text){(const char *)data, n_first}, cut ? &config : NULL, "fuzz",
-                                   &err);
+        sp_string config = {(const char *)data + n_first, n_bytes - n_first};
+        t = sp_tokenizer_open_json((sp_string){(const char *)data, n_first}, cut ? &config : NULL, "fuzz", &err);
         require(t || (err.code != SP_OK && err.text[0] && !strchr(err.text, '\n')));
     }
     if (t) check_tokenizer(t, data, n_bytes);

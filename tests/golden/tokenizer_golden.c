@@ -187,7 +187,7 @@ static sp_tokenizer *open_as_gguf(const json_t *root, const struct gguf_form *fo
     const json_t *merges = json_object_get(json_object_get(root, "model"), "merges");
     const json_t *added = json_object_get(root, "added_tokens");
     size_t n_max = json_object_size(vocab) + json_array_size(added), n_merges = json_array_size(merges);
-    sp_tokenizer_text *tokens = checked_calloc(n_max, sizeof *tokens), *pairs = checked_calloc(n_merges, sizeof *pairs);
+    sp_string *tokens = checked_calloc(n_max, sizeof *tokens), *pairs = checked_calloc(n_merges, sizeof *pairs);
     int32_t *types = checked_calloc(n_max, sizeof *types);
     float *scores = checked_calloc(n_max, sizeof *scores);
     sp_tokenizer_gguf src = {.model = form->model,
@@ -206,7 +206,7 @@ static sp_tokenizer *open_as_gguf(const json_t *root, const struct gguf_form *fo
     const char *key;
     json_object_foreach((json_t *)vocab, key, value) {
         size_t id = (size_t)json_integer_value(value), n = strlen(key);
-        tokens[id] = (sp_tokenizer_text){key, n};
+        tokens[id] = (sp_string){key, n};
         types[id] = n == 6 && memcmp(key, "<0x", 3) == 0 ? 6 : 1;
         scores[id] = -1e9f;
         if (id >= src.n_tokens) src.n_tokens = id + 1;
@@ -214,7 +214,7 @@ static sp_tokenizer *open_as_gguf(const json_t *root, const struct gguf_form *fo
     for (size_t i = 0; i < json_array_size(added); i++) {
         const json_t *token = json_array_get(added, i), *content = json_object_get(token, "content");
         size_t id = (size_t)json_integer_value(json_object_get(token, "id"));
-        tokens[id] = (sp_tokenizer_text){json_string_value(content), json_string_length(content)};
+        tokens[id] = (sp_string){json_string_value(content), json_string_length(content)};
         types[id] = json_is_true(json_object_get(token, "special")) ? 3 : 4;
         if (id >= src.n_tokens) src.n_tokens = id + 1;
         if (form->bos && strcmp(json_string_value(content), form->bos) == 0) src.bos_id = (int64_t)id;
@@ -222,7 +222,7 @@ static sp_tokenizer *open_as_gguf(const json_t *root, const struct gguf_form *fo
     for (size_t i = n_merges; i-- > 0;) {
         const json_t *merge = json_array_get(merges, i);
         char joined[256] = "";
-        pairs[i] = (sp_tokenizer_text){json_string_value(merge), json_string_length(merge)};
+        pairs[i] = (sp_string){json_string_value(merge), json_string_length(merge)};
         const char *space = strchr(pairs[i].text, ' ');
         if (!space || pairs[i].n_bytes >= sizeof joined) continue;
         snprintf(joined, sizeof joined, "%.*s%s", (int)(space - pairs[i].text), pairs[i].text, space + 1);

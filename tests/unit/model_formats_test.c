@@ -177,11 +177,11 @@ static void test_gguf_fixtures(void **state) {
         assert_int_equal(m->arch.layers[0].window, gguf_fixtures[i].window);
         assert_int_equal(m->arch.n_layers, 2);
         assert_true(m->arch.n_stop_ids >= 1);
-        const sp_gguf_text *tokens = NULL;
+        const sp_string *tokens = NULL;
         size_t n_tokens = 0;
         assert_true(sp_gguf_get_texts(m->gguf, "tokenizer.ggml.tokens", &tokens, &n_tokens, &err));
         assert_true(n_tokens > 0 && n_tokens <= m->arch.n_vocab);
-        sp_gguf_text chat;
+        sp_string chat;
         bool found = false;
         assert_true(sp_gguf_get_template(m->gguf, NULL, &chat, &found, &err));
         sp_model_close(m);

@@ -23,7 +23,7 @@ static sp_tokenizer *open_dir(const char *dir) {
 }
 
 static sp_tokenizer *open_text(const char *json, sp_error *err) {
-    return sp_tokenizer_open_json((sp_tokenizer_text){json, strlen(json)}, NULL, "test", err);
+    return sp_tokenizer_open_json((sp_string){json, strlen(json)}, NULL, "test", err);
 }
 
 static sp_ids encode(const sp_tokenizer *t, const char *text, const sp_encode_options *options) {
@@ -394,8 +394,8 @@ static void deep_and_missing_files_are_refused(void **state) {
 
 static void gguf_metadata_is_checked(void **state) {
     (void)state;
-    const sp_tokenizer_text tokens[] = {{"a", 1}, {"b", 1}, {"ab", 2}, {"<e>", 3}, {"\xff\xfe", 2}, {"", 0}};
-    const sp_tokenizer_text merges[] = {{"a b", 3}, {"a absent", 8}};
+    const sp_string tokens[] = {{"a", 1}, {"b", 1}, {"ab", 2}, {"<e>", 3}, {"\xff\xfe", 2}, {"", 0}};
+    const sp_string merges[] = {{"a b", 3}, {"a absent", 8}};
     const int32_t types[] = {1, 1, 1, 3, 1, 77};
     sp_tokenizer_gguf src = {.model = "gpt2",
                              .pre = "smollm",
