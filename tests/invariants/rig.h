@@ -13,7 +13,12 @@ typedef struct {
     size_t rows, pass_tokens;
     size_t row_tokens;  /* longest row, 256 by default */
     size_t chunk_bytes; /* cut the weights smaller than planned */
-    size_t ring_slots;  /* streamed through a ring of this many chunks instead of resident */
+    size_t ring_slots;  /* streamed through a ring of this many chunks instead of resident; then these count: */
+    size_t n_pinned_layers;
+    bool pin_head, keep_embed;
+    sp_ring_backend backend;
+    size_t read_depth, read_request_bytes;
+    size_t grow_from; /* more KV pages, as much as the weights take twice; the test gives them up from this pass on */
     size_t ffn_block;
 } rig_options;
 
