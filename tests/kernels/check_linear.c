@@ -2,6 +2,7 @@
  *
  *     check_linear                         the tests; ISAs this machine lacks are named as skipped
  *     check_linear --quick                 a part of them, for an emulated processor
+ *     check_linear --isa NAME              of one ISA; exit 77 where it is missing
  *     check_linear --write-hashes FILE     the committed hashes of outputs, from the plain restatement
  *     check_linear --bench [SECTION] [--isa NAME] [--threads N]
  *
@@ -26,7 +27,7 @@
 
 #define HASH_FILE "tests/golden/kernels/linear_hashes.txt"
 
-enum { MAX_JOBS = 3, MAX_ISAS = 8, BLOCK = 32 };
+enum { MAX_JOBS = 3, MAX_ISAS = 8, BLOCK = 32, EXIT_SKIP = 77 };
 
 /* What numbers a case is made of. */
 typedef enum {
@@ -264,9 +265,11 @@ static void list_better(const char *isa_name, char *out, size_t out_bytes) {
     }
 }
 
-static void devices_open(devices *all, sp_pool *pool) {
+/* only: NULL, or the one ISA wanted */
+static void devices_open(devices *all, sp_pool *pool, const char *only) {
     all->n = 0;
     for (const char *const *name = sp_device_isa_names(); *name; name++) {
+        if (only && strcmp(only, *name) != 0) continue;
         if (!sp_device_isa_usable(*name)) {
             printf("skipped: %s is not on this machine\n", *name);
             continue;
@@ -382,6 +385,21 @@ static void check_random(const devices *all, bool quick) {
     }
 }
 
+/* More tokens, rows and columns than any kernel keeps in cache at a time. */
+static void check_large(const devices *all) {
+    static const size_t shapes[][3] = {{70, 2200, 1100}, {1100, 2200, 40}, {300, 4128, 130}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const test_case c = {.format = SP_FMT_BF16,
+                             .mode = SP_MODE_BF16,
+                             .n_rows = shapes[i][0],
+                             .k = shapes[i][1],
+                             .n_tokens = shapes[i][2],
+                             .bias = i == 0,
+                             .add = i == 1};
+        check_case(all, &c, 2000 + i);
+    }
+}
+
 /* ---- hashes that are the same on every machine ---- */
 
 static uint64_t hash_floats(const float *x, size_t n) { /* FNV-1a over 32-bit words */
@@ -445,16 +463,21 @@ static void check_hashes(const devices *all) {
     fclose(file);
 }
 
-static int check_all(bool quick) {
+static int check_all(bool quick, const char *only) {
+    if (only && !sp_device_isa_usable(only)) {
+        printf("skipped: %s is not on this machine\n", only);
+        return EXIT_SKIP;
+    }
     const size_t thread_counts[] = {3, 1};
     for (size_t i = 0; i < (quick ? 1 : 2); i++) {
         sp_error err = {0};
         sp_pool *pool = sp_pool_new(thread_counts[i], &err);
         SP_CHECK(pool != NULL);
         devices all;
-        devices_open(&all, pool);
+        devices_open(&all, pool, only);
         check_shapes(&all, quick);
         check_random(&all, quick);
+        if (!quick && i == 0) check_large(&all);
         if (i == 0) check_hashes(&all);
         devices_close(&all);
         sp_pool_free(pool);
@@ -466,5 +489,6 @@ static int check_all(bool quick) {
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "--write-hashes") == 0) return write_hashes(argv[2]);
     if (argc >= 2 && strcmp(argv[1], "--bench") == 0) return kernels_bench(argc - 2, argv + 2);
-    return check_all(argc == 2 && strcmp(argv[1], "--quick") == 0);
+    const char *only = argc == 3 && strcmp(argv[1], "--isa") == 0 ? argv[2] : NULL;
+    return check_all(argc == 2 && strcmp(argv[1], "--quick") == 0, only);
 }
