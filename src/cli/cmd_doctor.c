@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include "cli/opts.h"
-#include "cli/units.h"
 #include "jobs/rundir.h"
 #include "kernels/device.h"
 #include "planner/machine.h"
 #include "util/json.h"
+#include "util/units.h"
 #include "util/version.h"
 
 /* Findings go to a JSON object or, as lines, to stdout. */

@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "cli/opts.h"
-#include "cli/units.h"
 #include "jobs/rundir.h"
 #include "planner/machine.h"
 #include "planner/probe.h"
+#include "util/units.h"
 
 enum { PATH_BYTES = 4096 };
 

@@ -19,10 +19,10 @@
 #include <utf8proc.h>
 
 #include "cli/opts.h"
-#include "cli/units.h"
 #include "util/clock.h"
 #include "util/json.h"
 #include "util/size.h"
+#include "util/units.h"
 
 enum { REDRAW_NS = 100000000, PLAIN_EVERY_S = 30, SHOWN_ROWS = 4, NAME_COLUMNS = 14, BLOCK_LINES = 3 + SHOWN_ROWS };
 
@@ -91,12 +91,12 @@ static void emit_plan(const sp_job_info *info) {
 static void emit_pass(const sp_job_progress *progress) {
     const sp_batch_pass *pass = progress->pass;
     double seconds = (double)pass->pass.ns / 1e9;
-    emit(json_pack("{s:s,s:I,s:f,s:I,s:f,s:f,s:I,s:I,s:I,s:I}", "event", "pass", "pass", (json_int_t)pass->i_pass,
+    emit(json_pack("{s:s,s:I,s:f,s:I,s:f,s:f,s:f,s:I,s:I,s:I,s:I}", "event", "pass", "pass", (json_int_t)pass->i_pass,
                    "seconds", seconds, "bytes_read", (json_int_t)pass->pass.bytes_read, "read_bps",
                    seconds > 0 ? (double)pass->pass.bytes_read / seconds : 0.0, "wait_seconds",
-                   (double)pass->pass.wait_ns / 1e9, "rows", (json_int_t)pass->n_rows, "prefill_tokens",
-                   (json_int_t)pass->prefill_tokens, "decode_tokens", (json_int_t)pass->decode_tokens, "rss_bytes",
-                   (json_int_t)progress->rss_bytes));
+                   (double)pass->pass.wait_ns / 1e9, "boundary_wait_seconds", (double)pass->pass.boundary_wait_ns / 1e9,
+                   "rows", (json_int_t)pass->n_rows, "prefill_tokens", (json_int_t)pass->prefill_tokens,
+                   "decode_tokens", (json_int_t)pass->decode_tokens, "rss_bytes", (json_int_t)progress->rss_bytes));
 }
 
 static void emit_row(const sp_job_row *row) {

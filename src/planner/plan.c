@@ -11,6 +11,7 @@
 
 #include "kernels/ops.h"
 #include "util/size.h"
+#include "util/units.h"
 
 /* PASS_TOKENS: past about 512 tokens a product's rate no longer grows, and the buffers do. ROWS: decode is bound by
  * arithmetic from some tens of rows on, and results come sooner with fewer in flight; where weights are streamed, every
@@ -203,23 +204,14 @@ bool sp_plan_build(const sp_model *model, const sp_machine *machine, const sp_pl
 
 /* ---- text ---- */
 
-bool sp_plan_bytes_text(uint64_t n_bytes, sp_buf *out) {
-    static const struct {
-        double unit;
-        const char *name;
-    } units[] = {{1e12, "TB"}, {1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}};
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if ((double)n_bytes >= units[i].unit)
-            return sp_buf_printf(out, "%.1f %s", (double)n_bytes / units[i].unit, units[i].name);
-    return sp_buf_printf(out, "%llu B", (unsigned long long)n_bytes);
+static bool add_bytes(uint64_t n_bytes, sp_buf *out) {
+    char text[SP_UNITS_BYTES];
+    return sp_buf_text(out, sp_units_bytes(n_bytes, text));
 }
 
-bool sp_plan_seconds_text(double seconds, sp_buf *out) {
-    if (seconds < 10) return sp_buf_printf(out, "%.1f s", seconds);
-    unsigned long long s = (unsigned long long)(seconds + 0.5);
-    if (s < 60) return sp_buf_printf(out, "%llu s", s);
-    if (s < 3600) return sp_buf_printf(out, "%llu m %02llu s", s / 60, s % 60);
-    return sp_buf_printf(out, "%llu h %02llu m", s / 3600, s % 3600 / 60);
+static bool add_time(double seconds, sp_buf *out) {
+    char text[SP_UNITS_BYTES];
+    return sp_buf_text(out, sp_units_time(seconds, text));
 }
 
 static bool first_line(const sp_model *model, const sp_machine *machine, const sp_plan *plan, sp_buf *out) {
@@ -228,11 +220,11 @@ static bool first_line(const sp_model *model, const sp_machine *machine, const s
     bool ok = sp_buf_printf(out, "%s ", model->name);
     for (const char *c = model->dominant_format; *c; c++)
         ok = ok && sp_buf_char(out, *c >= 'A' && *c <= 'Z' ? (char)(*c + ('a' - 'A')) : *c);
-    ok = ok && sp_buf_text(out, ", ") && sp_plan_bytes_text(plan->weight_bytes, out) &&
-         sp_buf_text(out, fits ? ", fits in " : ", does not fit in ") && sp_plan_bytes_text(plan->budget_bytes, out);
+    ok = ok && sp_buf_text(out, ", ") && add_bytes(plan->weight_bytes, out) &&
+         sp_buf_text(out, fits ? ", fits in " : ", does not fit in ") && add_bytes(plan->budget_bytes, out);
     if (!stream) return ok && sp_buf_text(out, ": resident\n");
     if (machine->disk_bps == 0) return ok && sp_buf_text(out, ": streaming (drive not measured)\n");
-    return ok && sp_buf_text(out, ": streaming at ") && sp_plan_bytes_text((uint64_t)machine->disk_bps, out) &&
+    return ok && sp_buf_text(out, ": streaming at ") && add_bytes((uint64_t)machine->disk_bps, out) &&
            sp_buf_text(out, "/s (measured here)\n");
 }
 
@@ -241,16 +233,16 @@ bool sp_plan_text(const sp_model *model, const sp_machine *machine, const sp_pla
     bool stream = plan->placement == SP_PLACE_STREAM;
     bool ok =
         first_line(model, machine, plan, out) && sp_buf_text(out, stream ? "plan: ring " : "plan: weights ") &&
-        sp_plan_bytes_text(stream ? plan->ring_bytes : plan->pinned_bytes, out) && sp_buf_text(out, ", KV ") &&
-        sp_plan_bytes_text(plan->kv_bytes, out) &&
+        add_bytes(stream ? plan->ring_bytes : plan->pinned_bytes, out) && sp_buf_text(out, ", KV ") &&
+        add_bytes(plan->kv_bytes, out) &&
         sp_buf_printf(out, " = %zu rows x %zu tokens", plan->rows, plan->kv_pages * SP_KV_PAGE_TOKENS / plan->rows);
     if (ok && plan->pass_seconds > 0) {
-        ok = sp_buf_text(out, ", pass ") && sp_plan_seconds_text(plan->pass_seconds, out);
+        ok = sp_buf_text(out, ", pass ") && add_time(plan->pass_seconds, out);
     }
     if (ok && request->n_rows > 0) ok = sp_buf_printf(out, ", %zu rows", request->n_rows);
     if (ok && plan->estimate_high_s > 0) {
-        ok = sp_buf_text(out, " in ") && sp_plan_seconds_text(plan->estimate_low_s, out) && sp_buf_text(out, " - ") &&
-             sp_plan_seconds_text(plan->estimate_high_s, out);
+        ok = sp_buf_text(out, " in ") && add_time(plan->estimate_low_s, out) && sp_buf_text(out, " - ") &&
+             add_time(plan->estimate_high_s, out);
     }
     return ok && sp_buf_char(out, '\n');
 }

@@ -75,9 +75,4 @@ bool sp_plan_text(const sp_model *model, const sp_machine *machine, const sp_pla
 /* The fields of the plan event (docs: --json), without "event"; a new object of the caller's. */
 json_t *sp_plan_json(const sp_plan *plan);
 
-/* "141.1 GB", "7.2 MB": powers of 1000, as drives and model files are counted. Appends to out. */
-bool sp_plan_bytes_text(uint64_t n_bytes, sp_buf *out);
-/* "11 h 20 m", "3 m 10 s", "4.2 s" */
-bool sp_plan_seconds_text(double seconds, sp_buf *out);
-
 #endif

@@ -181,24 +181,6 @@ static void the_text_is_two_lines(void **state) {
     synthetic_free(model);
 }
 
-static void numbers_for_people(void **state) {
-    (void)state;
-    const struct {
-        double seconds;
-        const char *text;
-    } times[] = {{4.24, "4.2 s"}, {59.4, "59 s"}, {190, "3 m 10 s"}, {40800, "11 h 20 m"}};
-    for (size_t i = 0; i < 4; i++) {
-        sp_buf out = {0};
-        sp_plan_seconds_text(times[i].seconds, &out);
-        assert_string_equal(out.data, times[i].text);
-        sp_buf_deinit(&out);
-    }
-    sp_buf out = {0};
-    sp_plan_bytes_text(141107412992, &out);
-    assert_string_equal(out.data, "141.1 GB");
-    sp_buf_deinit(&out);
-}
-
 /* The longest run of layers, around the circle, of which none is among the first n of the order. */
 static uint32_t longest_gap(uint32_t n_layers, uint32_t n) {
     bool pinned[200] = {false};
@@ -277,7 +259,6 @@ int main(void) {
         cmocka_unit_test(a_refusal_names_what_would_do),
         cmocka_unit_test(auto_streams_what_does_not_fit),
         cmocka_unit_test(the_text_is_two_lines),
-        cmocka_unit_test(numbers_for_people),
         cmocka_unit_test(pinned_layers_are_spread),
         cmocka_unit_test(the_least_limit_up_the_tree_binds),
         cmocka_unit_test(this_machine_reads),

@@ -13,6 +13,7 @@
 #include "util/error.h"
 #include "util/json.h"
 #include "util/size.h"
+#include "util/units.h"
 #include "util/utf8.h"
 
 static void test_error_is_one_printable_line(void **state) {
@@ -151,6 +152,23 @@ static void test_json_text_of_any_bytes(void **state) {
     json_decref(value);
 }
 
+static void test_numbers_for_people(void **state) {
+    (void)state;
+    char text[SP_UNITS_BYTES];
+    static const struct {
+        double seconds;
+        const char *text;
+    } times[] = {{4.24, "4.2 s"},    {9.96, "10 s"},    {59.4, "59 s"},
+                 {59.6, "1 m 00 s"}, {190, "3 m 10 s"}, {40800, "11 h 20 m"}};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        assert_string_equal(sp_units_time(times[i].seconds, text), times[i].text);
+    assert_string_equal(sp_units_bytes(999, text), "999 B");
+    assert_string_equal(sp_units_bytes(999999999, text), "1.0 GB");
+    assert_string_equal(sp_units_bytes(141107412992, text), "141.1 GB");
+    assert_string_equal(sp_units_count(1234567, text), "1,234,567");
+    assert_string_equal(sp_units_count(UINT64_MAX, text), "18,446,744,073,709,551,615");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_error_is_one_printable_line),
@@ -163,6 +181,7 @@ int main(void) {
         cmocka_unit_test(test_utf8_lossy),
         cmocka_unit_test(test_json_numbers),
         cmocka_unit_test(test_json_quote),
+        cmocka_unit_test(test_numbers_for_people),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

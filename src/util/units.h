@@ -1,0 +1,13 @@
+/* Numbers for people. Each writes into text[SP_UNITS_BYTES] and returns it. */
+#ifndef SPILL_UTIL_UNITS_H
+#define SPILL_UTIL_UNITS_H
+
+#include <stdint.h>
+
+enum { SP_UNITS_BYTES = 32 };
+
+const char *sp_units_bytes(uint64_t n_bytes, char *text); /* "141.1 GB": powers of 1000, as drives are counted */
+const char *sp_units_time(double seconds, char *text);    /* "4.2 s", "59 s", "3 m 10 s", "11 h 20 m" */
+const char *sp_units_count(uint64_t n, char *text);       /* "1,234,567" */
+
+#endif
