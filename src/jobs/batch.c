@@ -18,6 +18,7 @@ typedef struct {
     sp_row **waiting; /* [rows] pre-empted rows, a stack; they go before new ones */
     size_t n_waiting;
     bool source_is_dry;
+    bool content_is_told;
     sp_span *spans;     /* [rows] of this pass */
     sp_row **span_rows; /* [rows] whose span it is */
     size_t n_spans;
@@ -203,6 +204,13 @@ static bool take_results(batch *b, sp_error *err) {
     return true;
 }
 
+static bool tell_content(batch *b, sp_error *err) {
+    sp_hash content;
+    if (b->content_is_told || !sp_engine_content_hash(b->setup->engine, &content)) return true;
+    b->content_is_told = true;
+    return b->setup->calls.content_known(b->setup->calls.ctx, &content, err);
+}
+
 static bool run_pass(batch *b, sp_error *err) {
     if (!build_spans(b, err)) return false;
     if (b->n_spans == 0) return true; /* a row left for want of memory: look again */
@@ -210,7 +218,7 @@ static bool run_pass(batch *b, sp_error *err) {
     b->pass.n_rows = b->n_running;
     if (!sp_engine_pass(b->setup->engine, b->spans, b->n_spans, &b->pass.pass, err)) return false;
     sp_pool_run(b->setup->pool, b->n_spans, sample_task, b);
-    if (!take_results(b, err)) return false;
+    if (!tell_content(b, err) || !take_results(b, err)) return false;
     b->setup->calls.pass_done(b->setup->calls.ctx, &b->pass, b->running, b->n_running);
     return true;
 }

@@ -25,6 +25,9 @@ typedef struct {
     bool (*next_row)(void *ctx, sp_row **row, sp_error *err);
     /* A row that is done: code SP_ROW_OK, or the error and its message. Ownership moves to the callee. */
     bool (*row_done)(void *ctx, sp_row *row, sp_row_code code, const char *message, sp_error *err);
+    /* Once, when a pass has read all weights for the first time, before a row of it is done: the hash of their content.
+     * False: a failure that ends the job. */
+    bool (*content_known)(void *ctx, const sp_hash *content, sp_error *err);
     /* After each pass; running[n_running] are the rows in flight. */
     void (*pass_done)(void *ctx, const sp_batch_pass *pass, sp_row *const *running, size_t n_running);
     bool (*should_stop)(void *ctx); /* asked before each pass */

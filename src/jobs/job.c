@@ -38,7 +38,7 @@ typedef struct {
     sp_device *device;
     sp_plan_request request;
     sp_plan plan;
-    char model_hash[SP_HASH_HEX_BYTES];
+    char model_hash[SP_HASH_HEX_BYTES], content_hash[SP_HASH_HEX_BYTES]; /* content: empty until it is known */
 
     sp_intake intake;
 
@@ -321,17 +321,18 @@ static void announce(job *j) {
 }
 
 static bool write_manifest(job *j, const char *state, sp_error *err) {
-    char input_hash[33];
-    sp_input_hash(j->intake.input, input_hash);
+    sp_input_mark mark;
+    sp_input_mark_get(j->intake.input, &mark);
     sp_manifest manifest = {
         .options = j->options,
         .model = j->model,
         .model_hash = j->model_hash,
+        .content_hash = j->content_hash[0] ? j->content_hash : NULL,
         .machine = &j->machine,
         .plan = &j->plan,
         .isa = sp_device_isa(j->device),
         .stops = &j->frontend.stops,
-        .input_hash = j->intake.is_dry ? input_hash : NULL,
+        .input_hash = j->intake.is_dry ? mark.hash : NULL,
         .created_s = j->context.created_s,
         .run_id = j->rundir.id,
         .state = state,
@@ -366,6 +367,13 @@ static job job_begin(const sp_job_options *options, const sp_job_events *events,
 
 /* ---- running ---- */
 
+/* From now on results and manifest say which weights these were. */
+static bool content_known(void *ctx, const sp_hash *content, sp_error *err) {
+    job *j = ctx;
+    j->context.content_hash = sp_hash_hex(content, j->content_hash);
+    return write_manifest(j, "running", err);
+}
+
 static bool run_batch(job *j, sp_error *err) {
     sp_engine *engine = sp_engine_open(j->model, &j->plan, j->device, err);
     if (!engine) return false;
@@ -376,8 +384,12 @@ static bool run_batch(job *j, sp_error *err) {
         .model = j->model,
         .plan = &j->plan,
         .stops = &j->frontend.stops,
-        .calls =
-            {.ctx = j, .next_row = next_row, .row_done = row_done, .pass_done = pass_done, .should_stop = should_stop},
+        .calls = {.ctx = j,
+                  .next_row = next_row,
+                  .row_done = row_done,
+                  .content_known = content_known,
+                  .pass_done = pass_done,
+                  .should_stop = should_stop},
     };
     bool good = sp_intake_release(&j->intake, err) && sp_batch_run(&setup, &j->result->stopped, err);
     sp_engine_close(engine);

@@ -1,7 +1,10 @@
 /* The manifest, section by section. */
 #include "jobs/manifest.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "util/clock.h"
 #include "util/json.h"
@@ -23,19 +26,28 @@ static json_t *model_section(const sp_manifest *m) {
                                                (json_int_t)m->model->files[i].n_bytes));
     json_t *stops = json_array();
     for (size_t i = 0; i < m->stops->n; i++) json_array_append_new(stops, json_integer(m->stops->ids[i]));
-    return json_pack("{s:o,s:s,s:s,s:s,s:I,s:I,s:o,s:o}", "path", sp_json_text(m->model->path), "name", m->model->name,
-                     "family", m->model->arch.family, "hash", m->model_hash, "parameters",
-                     (json_int_t)m->model->n_params, "weight_bytes", (json_int_t)m->model->weight_bytes, "files", files,
-                     "stop_ids", stops);
+    return json_pack("{s:o,s:s,s:s,s:s,s:s?,s:I,s:I,s:o,s:o}", "path", absolute_path(m->model->path), "name",
+                     m->model->name, "family", m->model->arch.family, "hash", m->model_hash, "content_hash",
+                     m->content_hash, "parameters", (json_int_t)m->model->n_params, "weight_bytes",
+                     (json_int_t)m->model->weight_bytes, "files", files, "stop_ids", stops);
 }
 
-static json_t *parameters_section(const sp_job_options *options) {
+/* A path as another process finds it; "-" and "sample" are none. */
+static json_t *absolute_path(const char *path) {
+    char directory[4096], whole[8200];
+    if (*path == '/' || access(path, F_OK) != 0 || !getcwd(directory, sizeof directory)) return sp_json_text(path);
+    snprintf(whole, sizeof whole, "%s/%s", directory, path);
+    return sp_json_text(whole);
+}
+
+json_t *sp_manifest_parameters(const sp_job_options *options) {
     const sp_decoding *decoding = &options->decoding;
-    return json_pack("{s:s,s:I,s:f,s:f,s:I,s:I,s:I,s:b,s:I}", "mode", options->mode == SP_MODE_FP32 ? "fp32" : "bf16",
-                     "max_tokens", (json_int_t)decoding->max_tokens, "temperature", decoding->temperature, "top_p",
-                     decoding->top_p, "top_k", (json_int_t)decoding->top_k, "seed", (json_int_t)options->seed, "limit",
-                     (json_int_t)options->limit, "plain_text", (int)options->prompt.plain_text, "now_s",
-                     (json_int_t)options->prompt.now_s);
+    return json_pack("{s:s,s:I,s:f,s:f,s:I,s:I,s:I,s:b,s:b,s:I}", "mode",
+                     options->mode == SP_MODE_FP32 ? "fp32" : "bf16", "max_tokens", (json_int_t)decoding->max_tokens,
+                     "temperature", decoding->temperature, "top_p", decoding->top_p, "top_k",
+                     (json_int_t)decoding->top_k, "seed", (json_int_t)options->seed, "limit",
+                     (json_int_t)options->limit, "plain_text", (int)options->prompt.plain_text, "echo_tokens",
+                     (int)options->echo_tokens, "date", (json_int_t)options->prompt.now_s);
 }
 
 static json_t *machine_section(const sp_manifest *m) {
@@ -60,11 +72,17 @@ static json_t *result_section(const sp_job_result *result) {
 }
 
 json_t *sp_manifest_json(const sp_manifest *m) {
-    json_t *input = json_pack("{s:o,s:s?}", "path", sp_json_text(m->options->input_path), "xxh3_128", m->input_hash);
-    return json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "run", m->run_id, "state", m->state,
-                     "version", SP_VERSION, "created", time_text(m->created_s), "updated", time_text(sp_clock_wall_s()),
-                     "command", sp_json_text(m->options->command ? m->options->command : ""), "model", model_section(m),
-                     "input", input, "parameters", parameters_section(m->options), "machine", machine_section(m),
-                     "plan", plan_section(m->plan), "results", sp_json_text(m->result->results_path), "result",
-                     result_section(m->result));
+    json_t *input = json_pack("{s:o,s:s?}", "path", absolute_path(m->options->input_path), "xxh3_128", m->input_hash);
+    json_t *manifest = json_pack(
+        "{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "run", m->run_id, "state", m->state, "version",
+        SP_VERSION, "created", time_text(m->created_s), "updated", time_text(sp_clock_wall_s()), "command",
+        sp_json_text(m->options->command ? m->options->command : ""), "model", model_section(m), "input", input,
+        "parameters", sp_manifest_parameters(m->options), "machine", machine_section(m), "plan", plan_section(m->plan),
+        "results", absolute_path(m->result->results_path), "result", result_section(m->result));
+    /* Beside what people look for, what resume needs. */
+    json_object_set_new(manifest, "format", json_integer(SP_MANIFEST_FORMAT));
+    json_object_set_new(manifest, "own_results", json_boolean(m->options->output_path == NULL));
+    json_object_set_new(manifest, "created_s", json_integer(m->created_s));
+    json_object_set_new(manifest, "now_s", json_integer(m->now_s));
+    return manifest;
 }

@@ -4,21 +4,26 @@
 
 #include "jobs/job.h"
 
+enum { SP_MANIFEST_FORMAT = 1 }; /* of what resume reads: manifest, journal, result lines */
+
 typedef struct {
     const sp_job_options *options;
     const sp_model *model;
-    const char *model_hash;
+    const char *model_hash;   /* of its description */
+    const char *content_hash; /* of its weights; NULL while they have not been read */
     const sp_machine *machine;
     const sp_plan *plan;
     const char *isa;
     const sp_stop_ids *stops;
-    const char *input_hash; /* NULL while the input is not read to its end */
-    int64_t created_s;
+    const char *input_hash;   /* NULL while the input is not read to its end */
+    int64_t created_s, now_s; /* now_s: what templates see as today */
     const char *run_id;
     const char *state; /* "running", "done", "stopped", "failed" */
     const sp_job_result *result;
 } sp_manifest;
 
+/* The parameters that decide bytes, each by its option's name; the caller owns the object. */
+json_t *sp_manifest_parameters(const sp_job_options *options);
 /* The caller owns the object. */
 json_t *sp_manifest_json(const sp_manifest *manifest);
 

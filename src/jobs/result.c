@@ -94,6 +94,11 @@ static void put_origin(sp_buf *out, const sp_result_context *context, size_t i_l
     put_pair(out, "run", context->run_id);
     sp_buf_char(out, ',');
     put_pair(out, "model_hash", context->model_hash);
+    sp_buf_text(out, ",\"content_hash\":");
+    if (context->content_hash)
+        put_text(out, context->content_hash);
+    else
+        sp_buf_text(out, "null");
     sp_buf_text(out, ",\"adapter_hash\":null");
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         sp_buf_char(out, ',');

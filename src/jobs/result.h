@@ -10,11 +10,12 @@
 /* What all rows of a job have in common. */
 typedef struct {
     const char *run_id;
-    const char *model_name; /* last path component (plus +ADAPTER) */
-    const char *model_hash; /* identity, hex */
-    const char *mode;       /* "bf16", "fp32" */
-    const char *precision;  /* of the weights: "BF16", "Q4_1" */
-    const char *placement;  /* "resident", "stream" */
+    const char *model_name;   /* last path component (plus +ADAPTER) */
+    const char *model_hash;   /* of its description, hex */
+    const char *content_hash; /* of its weights, hex; NULL in lines written before they were read */
+    const char *mode;         /* "bf16", "fp32" */
+    const char *precision;    /* of the weights: "BF16", "Q4_1" */
+    const char *placement;    /* "resident", "stream" */
     const char *isa;
     const char *mode_backend; /* "cpu" */
     int64_t created_s;
