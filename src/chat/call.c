@@ -4,7 +4,7 @@
 #include "chat/render.h"
 #include "util/size.h"
 
-enum { MAX_RANGE = 100000 /* the sandbox's */ };
+enum { MAX_RANGE = 100000 }; /* that of Jinja's sandbox */
 
 static size_t param_index(const sp_callable *callable, const sp_text *name) {
     for (size_t i = 0; i < callable->n_params; i++)
@@ -40,6 +40,12 @@ sp_value sp_call_native(sp_render *r, const sp_callable *callable, sp_value self
     for (size_t i = 0; i < callable->n_required; i++)
         if (!sp_value_given(a[i])) sp_render_fail(r, "%s misses its argument %zu", callable->name, i + 1);
     return keep_markup(r, callable, self, callable->call(r, self, a, args));
+}
+
+sp_value sp_call_text_method(sp_render *r, sp_value self, const char *name, const sp_value *args, size_t n_args) {
+    sp_value text = sp_value_text(sp_value_str(r, self));
+    sp_text key = {.data = name, .n_bytes = strlen(name)};
+    return sp_call_native(r, sp_method_find(text, &key), text, &(sp_args){.pos = args, .n_pos = n_args});
 }
 
 /* ---- macros ---- */
@@ -175,8 +181,7 @@ sp_value sp_call_value(sp_render *r, sp_value callee, const sp_args *args) {
 
 /* ---- global functions ---- */
 
-static sp_value call_range(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw) {
-    (void)self;
+SP_NATIVE(call_range) {
     bool one = raw->n_pos == 1;
     int64_t start = one ? 0 : sp_arg_int(r, a[0], "range()");
     int64_t stop = sp_arg_int(r, one ? a[0] : a[1], "range()");
@@ -213,13 +218,9 @@ static sp_dict *build_dict(sp_render *r, const sp_args *raw) {
     return dict;
 }
 
-static sp_value call_dict(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw) {
-    (void)self, (void)a;
-    return (sp_value){.kind = SP_V_DICT, .as.dict = build_dict(r, raw)};
-}
+SP_NATIVE(call_dict) { return (sp_value){.kind = SP_V_DICT, .as.dict = build_dict(r, raw)}; }
 
-static sp_value call_namespace(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw) {
-    (void)self, (void)a;
+SP_NATIVE(call_namespace) {
     sp_dict *dict = build_dict(r, raw);
     for (size_t i = 0; i < dict->n; i++) {
         sp_value key = dict->pairs[i].key;
@@ -229,8 +230,7 @@ static sp_value call_namespace(sp_render *r, sp_value self, const sp_value *a, c
     return (sp_value){.kind = SP_V_NAMESPACE, .as.dict = dict};
 }
 
-static sp_value call_cycler(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw) {
-    (void)self, (void)a;
+SP_NATIVE(call_cycler) {
     if (!raw->n_pos || raw->n_kw) sp_render_fail(r, "at least one item has to be provided");
     sp_value items = sp_value_tuple(r, raw->n_pos);
     memcpy(sp_value_items(items), raw->pos, raw->n_pos * sizeof *raw->pos);
@@ -239,27 +239,17 @@ static sp_value call_cycler(sp_render *r, sp_value self, const sp_value *a, cons
     return (sp_value){.kind = SP_V_CYCLER, .as.cycler = cycler};
 }
 
-static sp_value call_joiner_new(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw) {
-    (void)self, (void)raw;
+SP_NATIVE(call_joiner_new) {
     sp_joiner *joiner = SP_RENDER_NEW(r, sp_joiner);
     joiner->separator = sp_value_given(a[0]) ? a[0] : sp_text_value(r, ", ");
     return (sp_value){.kind = SP_V_JOINER, .as.joiner = joiner};
 }
 
-static sp_value call_raise(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw) {
-    (void)self, (void)raw;
-    sp_render_raise(r, sp_value_str(r, a[0]));
-}
+SP_NATIVE(call_raise) { sp_render_raise(r, sp_value_str(r, a[0])); }
 
-static sp_value call_strftime_now(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw) {
-    (void)self, (void)raw;
-    return sp_value_text(sp_strftime(r, sp_arg_text(r, a[0], "strftime_now()")));
-}
+SP_NATIVE(call_strftime_now) { return sp_value_text(sp_strftime(r, sp_arg_text(r, a[0], "strftime_now()"))); }
 
-static sp_value call_lipsum(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw) {
-    (void)self, (void)a, (void)raw;
-    sp_render_fail(r, "lipsum is not supported: its text is random");
-}
+SP_NATIVE(call_lipsum) { sp_render_fail(r, "lipsum is not supported: its text is random"); }
 
 static const sp_callable functions[] = {
     {"range", call_range, 1, 3, {"", "", ""}},

@@ -45,19 +45,18 @@ static bool is_case_ignorable(int32_t c) {
            category == UTF8PROC_CATEGORY_LM || category == UTF8PROC_CATEGORY_SK;
 }
 
-/* A capital sigma at byte i ends a word: a cased letter before it, none behind. */
-static bool final_sigma(const sp_text *text, size_t i, size_t width) {
-    size_t w, at = i;
+/* A capital sigma at byte i ends a word: the nearest letter before it is cased, the nearest behind it is not. Both look
+ * past what is case-ignorable. */
+static bool is_final_sigma(const sp_text *text, size_t i, size_t width) {
     int32_t c = 0;
-    bool before = false;
-    while (at > 0 && !before) {
+    size_t w, at = i;
+    do {
+        if (at == 0) return false;
         do at--;
         while (at > 0 && sp_utf8_continues(text->data[at]));
         c = sp_text_char(text->data, text->n_bytes, at, &w);
-        if (!is_case_ignorable(c)) break;
-    }
-    before = i > 0 && !is_case_ignorable(c) && is_cased(c);
-    if (!before) return false;
+    } while (is_case_ignorable(c));
+    if (!is_cased(c)) return false;
     for (at = i + width; at < text->n_bytes; at += w) {
         c = sp_text_char(text->data, text->n_bytes, at, &w);
         if (!is_case_ignorable(c)) return !is_cased(c);
@@ -69,7 +68,7 @@ static void add_lower(sp_sink *sink, const sp_text *text, size_t i, size_t width
     if (c == 0x130)
         sp_sink_bytes(sink, "i\xCC\x87", 3, user);
     else if (c == 0x3A3)
-        sp_sink_code(sink, final_sigma(text, i, width) ? 0x3C2 : 0x3C3, user);
+        sp_sink_code(sink, is_final_sigma(text, i, width) ? 0x3C2 : 0x3C3, user);
     else
         sp_sink_code(sink, utf8proc_tolower(c), user);
 }

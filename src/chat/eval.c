@@ -4,10 +4,7 @@
 
 #include "chat/render.h"
 
-static sp_value eval_const(sp_render *r, const sp_node *node) {
-    (void)r;
-    return node->constant;
-}
+static sp_value eval_const(SP_UNUSED sp_render *r, const sp_node *node) { return node->constant; }
 
 static sp_value eval_seq(sp_render *r, const sp_node *node) {
     bool list = node->kind == SP_N_LIST;

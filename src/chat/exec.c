@@ -1,6 +1,6 @@
 /* Statements. Output goes to r->out, variables to r->scope; a statement that captures text or opens a scope puts both
  * back when it is done (after a failure nobody looks at them again). */
-#include <string.h>
+#include <stdio.h>
 
 #include "chat/render.h"
 
@@ -59,13 +59,13 @@ size_t sp_loop_length(sp_render *r, sp_loop *loop) {
     return loop->n;
 }
 
-static sp_value loop_index(sp_render *r, sp_loop *loop) { return (void)r, sp_value_int(loop->index0 + 1); }
-static sp_value loop_index0(sp_render *r, sp_loop *loop) { return (void)r, sp_value_int(loop->index0); }
-static sp_value loop_first(sp_render *r, sp_loop *loop) { return (void)r, sp_value_bool(loop->index0 == 0); }
+static sp_value loop_index(SP_UNUSED sp_render *r, sp_loop *loop) { return sp_value_int(loop->index0 + 1); }
+static sp_value loop_index0(SP_UNUSED sp_render *r, sp_loop *loop) { return sp_value_int(loop->index0); }
+static sp_value loop_first(SP_UNUSED sp_render *r, sp_loop *loop) { return sp_value_bool(loop->index0 == 0); }
 static sp_value loop_last(sp_render *r, sp_loop *loop) { return sp_value_bool(!peek(r, loop)); }
 static sp_value loop_length(sp_render *r, sp_loop *loop) { return sp_value_size(sp_loop_length(r, loop)); }
-static sp_value loop_depth(sp_render *r, sp_loop *loop) { return (void)r, sp_value_int(loop->depth0 + 1); }
-static sp_value loop_depth0(sp_render *r, sp_loop *loop) { return (void)r, sp_value_int(loop->depth0); }
+static sp_value loop_depth(SP_UNUSED sp_render *r, sp_loop *loop) { return sp_value_int(loop->depth0 + 1); }
+static sp_value loop_depth0(SP_UNUSED sp_render *r, sp_loop *loop) { return sp_value_int(loop->depth0); }
 static sp_value loop_revindex(sp_render *r, sp_loop *loop) {
     return sp_value_int((int64_t)sp_loop_length(r, loop) - loop->index0);
 }
@@ -94,14 +94,12 @@ sp_value sp_loop_attribute(sp_render *r, sp_loop *loop, const sp_text *name) {
     return sp_value_missing();
 }
 
-sp_value sp_loop_cycle(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw) {
-    (void)a;
+sp_value sp_loop_cycle(sp_render *r, sp_value self, SP_UNUSED const sp_value *a, const sp_args *raw) {
     if (!raw->n_pos) sp_render_fail(r, "no items for cycling given");
     return raw->pos[(size_t)self.as.loop->index0 % raw->n_pos];
 }
 
-sp_value sp_loop_changed(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw) {
-    (void)a;
+sp_value sp_loop_changed(sp_render *r, sp_value self, SP_UNUSED const sp_value *a, const sp_args *raw) {
     sp_loop *loop = self.as.loop;
     sp_value now = sp_value_tuple(r, raw->n_pos);
     for (size_t i = 0; i < raw->n_pos; i++) sp_value_items(now)[i] = raw->pos[i];
@@ -263,8 +261,8 @@ static sp_flow exec_with(sp_render *r, const sp_node *node) {
     return flow;
 }
 
-static sp_flow exec_break(sp_render *r, const sp_node *node) { return (void)r, (void)node, SP_FLOW_BREAK; }
-static sp_flow exec_continue(sp_render *r, const sp_node *node) { return (void)r, (void)node, SP_FLOW_CONTINUE; }
+static sp_flow exec_break(SP_UNUSED sp_render *r, SP_UNUSED const sp_node *node) { return SP_FLOW_BREAK; }
+static sp_flow exec_continue(SP_UNUSED sp_render *r, SP_UNUSED const sp_node *node) { return SP_FLOW_CONTINUE; }
 
 static sp_flow (*const executors[])(sp_render *, const sp_node *) = {
     [SP_N_DATA] = exec_data,

@@ -2,7 +2,9 @@
  * tighter than unary minus' operand but the power operator stands outside of them; "x if y" needs no else. */
 #include <string.h>
 
-#include "chat/render.h"
+#include "chat/native.h"
+#include "chat/parse.h"
+#include "chat/text.h"
 
 static sp_node *parse_unary(sp_parse *p, bool with_filter);
 

@@ -1,33 +1,29 @@
 /* Filters over numbers and over any value, and the look-up of all filters. */
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "chat/render.h"
 #include "util/size.h"
 
-#define FILTER(name) static sp_value name(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw)
-#define UNUSED (void)r, (void)self, (void)a, (void)raw
-
 enum { MAX_NUMBER_BYTES = 4000 };
 
-FILTER(filter_default) {
-    UNUSED;
+SP_NATIVE(filter_default) {
     bool falsy = sp_value_given(a[1]) && sp_value_truth(r, a[1]) && !sp_value_truth(r, self);
     if (self.kind != SP_V_UNDEFINED && !falsy) return self;
     return sp_value_given(a[0]) ? a[0] : sp_text_value(r, "");
 }
 
-FILTER(filter_attr) {
-    UNUSED;
+SP_NATIVE(filter_attr) {
     const sp_text *name = sp_arg_text(r, a[0], "attr");
     if (self.kind == SP_V_DICT && !sp_method_find(self, name)) return sp_undefined_attribute(r, self, a[0]);
     return sp_get_attribute(r, self, name);
 }
 
-FILTER(filter_abs) {
-    UNUSED;
+SP_NATIVE(filter_abs) {
     if (self.kind == SP_V_UNDEFINED) sp_undefined_fail(r, self);
     if (!sp_value_is_number(self)) sp_render_fail(r, "bad operand type for abs(): '%s'", sp_value_type(self));
     bool negative = sp_value_as_real(self) < 0 || (self.kind == SP_V_REAL && signbit(self.as.real));
@@ -92,15 +88,13 @@ static bool parse_int(sp_render *r, const sp_text *text, int64_t base, int64_t *
 }
 
 static bool real_to_int(sp_render *r, double real, sp_value *out) {
-    if (isnan(real)) return false;
-    if (isinf(real)) return false;
+    if (!isfinite(real)) return false;
     if (fabs(real) >= 9.2e18) sp_render_fail(r, "an integer beyond 64 bits");
     *out = sp_value_int((int64_t)real);
     return true;
 }
 
-FILTER(filter_int) {
-    UNUSED;
+SP_NATIVE(filter_int) {
     sp_value fallback = sp_value_given(a[0]) ? a[0] : sp_value_int(0), out = fallback;
     int64_t base = !sp_value_given(a[1]) ? 10 : sp_value_is_int(a[1]) ? sp_value_as_int(a[1]) : -1, value;
     double real;
@@ -115,8 +109,7 @@ FILTER(filter_int) {
     return parse_real(self.as.text, &real) && real_to_int(r, real, &out) ? out : fallback;
 }
 
-FILTER(filter_float) {
-    UNUSED;
+SP_NATIVE(filter_float) {
     double real;
     if (self.kind == SP_V_UNDEFINED) sp_undefined_fail(r, self);
     if (sp_value_is_number(self)) return sp_value_real(sp_value_as_real(self));
@@ -152,8 +145,7 @@ static sp_value round_int(sp_render *r, int64_t value, int64_t precision) {
     return up ? sp_operate(r, SP_OP_ADD, sp_value_int(down), sp_value_int(unit)) : sp_value_int(down);
 }
 
-FILTER(filter_round) {
-    UNUSED;
+SP_NATIVE(filter_round) {
     int64_t precision = sp_value_given(a[0]) ? sp_arg_int(r, a[0], "round") : 0;
     const sp_text *method = sp_value_given(a[1]) ? sp_arg_text(r, a[1], "round") : NULL;
     bool common = !method || sp_text_is(method, "common");
@@ -169,8 +161,7 @@ FILTER(filter_round) {
     return sp_value_real((up ? ceil(scaled) : floor(scaled)) / sp_value_as_real(unit));
 }
 
-FILTER(filter_filesizeformat) {
-    UNUSED;
+SP_NATIVE(filter_filesizeformat) {
     static const char letters[] = "kMGTPEZY";
     bool binary = sp_value_given(a[0]) && sp_value_truth(r, a[0]);
     double n_bytes, base = binary ? 1024 : 1000;
@@ -197,10 +188,9 @@ FILTER(filter_filesizeformat) {
 
 /* ---- writing ---- */
 
-FILTER(filter_tojson) {
-    UNUSED;
-    sp_json_style style = {.ascii = sp_value_given(a[0]) && sp_value_truth(r, a[0]),
-                           .sort_keys = sp_value_given(a[3]) && sp_value_truth(r, a[3])};
+SP_NATIVE(filter_tojson) {
+    sp_tojson_style style = {.ascii = sp_value_given(a[0]) && sp_value_truth(r, a[0]),
+                             .sort_keys = sp_value_given(a[3]) && sp_value_truth(r, a[3])};
     if (a[1].kind == SP_V_TEXT) {
         style.indent = a[1].as.text;
     } else if (sp_value_given(a[1]) && a[1].kind != SP_V_NONE) {
@@ -223,8 +213,7 @@ FILTER(filter_tojson) {
     return sp_sink_value(&sink);
 }
 
-FILTER(filter_pprint) {
-    UNUSED;
+SP_NATIVE(filter_pprint) {
     sp_sink sink = {.r = r};
     sp_sink_repr(&sink, self);
     const sp_text *text = sp_sink_finish(&sink);

@@ -1,5 +1,6 @@
 /* The two ways Python formats into a string: "%s" % args and "{}".format(args). Both end in one number formatter. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,27 +72,29 @@ static void add_number(sp_sink *sink, const spec *s, bool negative, const char *
     add_padded(sink, s, sp_sink_finish(&body), n_prefix, s->align ? s->align : '>');
 }
 
+/* The digits of size in base two. */
+static void binary_digits(uint64_t size, char *digits) {
+    int n = size ? 64 - __builtin_clzll(size) : 1;
+    for (int i = 0; i < n; i++) digits[i] = (char)('0' + (size >> (n - 1 - i) & 1));
+    digits[n] = '\0';
+}
+
 static void add_integer(sp_sink *sink, const spec *s, int64_t value) {
+    static const struct {
+        char type;
+        const char *format, *prefix;
+    } bases[] = {{'x', "%.*llx", "0x"}, {'X', "%.*llX", "0X"}, {'o', "%.*llo", "0o"}, {'b', NULL, "0b"}};
+    enum { N_BASES = sizeof bases / sizeof *bases };
     char digits[MAX_PRECISION + 80];
     uint64_t size = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    int precision = s->precision > 0 ? s->precision : 1;
-    const char *prefix = "";
-    if (s->type == 'x')
-        snprintf(digits, sizeof digits, "%.*llx", precision, (unsigned long long)size), prefix = "0x";
-    else if (s->type == 'X')
-        snprintf(digits, sizeof digits, "%.*llX", precision, (unsigned long long)size), prefix = "0X";
-    else if (s->type == 'o')
-        snprintf(digits, sizeof digits, "%.*llo", precision, (unsigned long long)size), prefix = "0o";
-    else if (s->type == 'b') {
-        int n = 64;
-        while (n > 1 && !(size >> (n - 1) & 1)) n--;
-        for (int i = 0; i < n; i++) digits[i] = (char)('0' + (size >> (n - 1 - i) & 1));
-        digits[n] = '\0';
-        prefix = "0b";
-    } else {
-        snprintf(digits, sizeof digits, "%.*llu", precision, (unsigned long long)size);
-    }
-    add_number(sink, s, value < 0, s->alternate ? prefix : "", digits);
+    size_t i = 0;
+    while (i < N_BASES && bases[i].type != s->type) i++;
+    const char *format = i < N_BASES ? bases[i].format : "%.*llu";
+    if (format)
+        snprintf(digits, sizeof digits, format, s->precision > 0 ? s->precision : 1, (unsigned long long)size);
+    else
+        binary_digits(size, digits);
+    add_number(sink, s, value < 0, s->alternate && i < N_BASES ? bases[i].prefix : "", digits);
 }
 
 static void add_real(sp_sink *sink, const spec *s, double value) {
@@ -109,8 +112,8 @@ static void add_real(sp_sink *sink, const spec *s, double value) {
     } else if (isinf(size) || isnan(size)) {
         snprintf(digits, sizeof digits, "%s", isnan(size) ? (upper ? "NAN" : "nan") : upper ? "INF" : "inf");
     } else {
-        char format[8] = {'%', s->alternate ? '#' : '.', s->alternate ? '.' : '*', s->alternate ? '*' : kind,
-                          s->alternate ? kind : '\0'};
+        char format[8];
+        snprintf(format, sizeof format, s->alternate ? "%%#.*%c" : "%%.*%c", kind);
         if (kind == 'g' && precision == 0) precision = 1;
         snprintf(digits, sizeof digits, format, precision, size);
     }
@@ -230,7 +233,10 @@ static void percent_one(sp_sink *sink, percent *p) {
         if (c == '0') s.fill_to = 1;
     }
     s.width = parse_count(r, p, MAX_WIDTH);
-    if (s.width < 0) left = true, s.width = -s.width;
+    if (s.width < 0) { /* "*" with a negative width */
+        left = true;
+        s.width = -s.width;
+    }
     if (peek(p) == '.') {
         p->at++;
         s.precision = parse_count(r, p, MAX_PRECISION);
@@ -310,9 +316,13 @@ static spec parse_spec(sp_render *r, const sp_text *text) {
         at = 1;
     }
     if (at < n && t[at] && strchr("+- ", t[at])) s.sign = t[at++];
-    if (at < n && t[at] == '#') s.alternate = true, at++;
+    s.alternate = at < n && t[at] == '#';
+    at += s.alternate;
     if (at < n && t[at] == '0') {
-        if (!s.fill_to) s.text = &zero, s.fill_to = 1;
+        if (!s.fill_to) {
+            s.text = &zero;
+            s.fill_to = 1;
+        }
         if (!s.align) s.align = '=';
         at++;
     }
@@ -401,7 +411,7 @@ static void replace_field(sp_sink *sink, braces *b, size_t from, size_t to) {
     sp_render *r = sink->r;
     const char *t = b->format->data;
     size_t end = from;
-    while (end < to && t[end] != '!' && t[end] != ':') end += 1;
+    while (end < to && t[end] != '!' && t[end] != ':') end++;
     sp_value v = field_value(r, b, sp_text_slice(r, b->format, from, end));
     if (end < to && t[end] == '!') {
         char kind = end + 1 < to ? t[end + 1] : 0;

@@ -5,8 +5,7 @@
 #include "chat/render.h"
 #include "util/size.h"
 
-static bool next_seq(sp_render *r, sp_iter *iter, sp_value *item) {
-    (void)r;
+static bool next_seq(SP_UNUSED sp_render *r, sp_iter *iter, sp_value *item) {
     const sp_seq *seq = iter->source.as.seq;
     if (iter->at >= seq->n) return false;
     *item = seq->items[iter->at++];
@@ -39,8 +38,7 @@ static sp_value pair_part(sp_render *r, const sp_pair *pair, int part) {
     return tuple;
 }
 
-static bool next_key(sp_render *r, sp_iter *iter, sp_value *item) {
-    (void)r;
+static bool next_key(SP_UNUSED sp_render *r, sp_iter *iter, sp_value *item) {
     const sp_dict *dict = iter->source.as.dict;
     if (iter->at >= dict->n) return false;
     *item = dict->pairs[iter->at++].key;
@@ -56,17 +54,13 @@ static bool next_view(sp_render *r, sp_iter *iter, sp_value *item) {
 
 sp_value sp_range_at(const sp_range *range, int64_t i) { return sp_value_int(range->start + i * range->step); }
 
-static bool next_range(sp_render *r, sp_iter *iter, sp_value *item) {
-    (void)r;
+static bool next_range(SP_UNUSED sp_render *r, sp_iter *iter, sp_value *item) {
     if (iter->at >= (size_t)iter->source.as.range->n) return false;
     *item = sp_range_at(iter->source.as.range, (int64_t)iter->at++);
     return true;
 }
 
-static bool next_none(sp_render *r, sp_iter *iter, sp_value *item) {
-    (void)r, (void)iter, (void)item;
-    return false;
-}
+static bool next_none(SP_UNUSED sp_render *r, SP_UNUSED sp_iter *iter, SP_UNUSED sp_value *item) { return false; }
 
 static bool (*const openers[SP_V_KINDS])(sp_render *, sp_iter *, sp_value *) = {
     [SP_V_UNDEFINED] = next_none, [SP_V_TEXT] = next_char, [SP_V_LIST] = next_seq,    [SP_V_TUPLE] = next_seq,
@@ -107,14 +101,11 @@ void sp_items_add(sp_render *r, sp_items *list, sp_value v) {
     list->items[list->n++] = v;
 }
 
-static sp_value seq_of(sp_render *r, const sp_items *list, sp_value_kind kind) {
+sp_value sp_items_list(sp_render *r, const sp_items *list) {
     sp_seq *seq = SP_RENDER_NEW(r, sp_seq);
     *seq = (sp_seq){.items = list->items, .n = list->n};
-    return (sp_value){.kind = kind, .as.seq = seq};
+    return (sp_value){.kind = SP_V_LIST, .as.seq = seq};
 }
-
-sp_value sp_items_list(sp_render *r, const sp_items *list) { return seq_of(r, list, SP_V_LIST); }
-sp_value sp_items_tuple(sp_render *r, const sp_items *list) { return seq_of(r, list, SP_V_TUPLE); }
 
 sp_value sp_iter_list(sp_render *r, sp_value v) {
     sp_items list = {0};

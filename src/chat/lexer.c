@@ -2,10 +2,12 @@
  * ("{%-", "+%}"); inside a tag the longest operator wins, and the tag's end counts only when brackets are balanced.
  * The order of the rules decides what odd texts mean; it is Jinja's. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat/syntax.h"
+#include "chat/parse.h"
+#include "chat/text.h"
 #include "util/size.h"
 
 enum { MAX_BRACKETS = 400 };

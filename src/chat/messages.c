@@ -2,13 +2,13 @@
 #include "chat/messages.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/file.h"
 #include "util/json.h"
 
 enum {
@@ -20,51 +20,25 @@ enum {
 struct sp_chat {
     sp_template *main;     /* taken without tools, and with tools if there is no other; may be NULL */
     sp_template *tool_use; /* may be NULL */
-    bool several;          /* templates are named, and none is called default: main is NULL for that */
+    bool several;          /* there are named templates but none called default, which is why main is NULL */
     json_t *special;       /* {"bos_token": "<s>", ...} */
 };
 
-/* A file's bytes and a NUL, for free(); NULL without an error when there is no such file. */
-static char *load_text(const char *path, size_t *n_bytes, sp_error *err) {
-    char *data = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat st;
-    if (fd < 0) {
-        if (errno != ENOENT && errno != ENOTDIR) sp_fail_errno(err, "%s", path);
-        return NULL;
-    }
-    if (fstat(fd, &st) != 0) {
-        sp_fail_errno(err, "%s", path);
-    } else if (!S_ISREG(st.st_mode) || st.st_size > MAX_TEMPLATE_FILE_BYTES) {
-        sp_fail(err, SP_ERR_INPUT, "%s: not a regular file of at most %d bytes", path, (int)MAX_TEMPLATE_FILE_BYTES);
-    } else if (!(data = malloc((size_t)st.st_size + 1))) {
-        sp_fail(err, SP_ERR_MEMORY, "%s: no memory for %lld bytes", path, (long long)st.st_size);
-    } else {
-        ssize_t got = read(fd, data, (size_t)st.st_size);
-        if (got != st.st_size) {
-            if (got >= 0) errno = EIO; /* it shrank under us */
-            sp_fail_errno(err, "%s", path);
-            free(data);
-            data = NULL;
-        } else {
-            data[got] = '\0';
-            *n_bytes = (size_t)got;
-        }
-    }
-    close(fd);
-    return data;
+static bool join_path(char path[MAX_PATH_BYTES], const char *dir, const char *name, sp_error *err) {
+    return snprintf(path, MAX_PATH_BYTES, "%s/%s", dir, name) < MAX_PATH_BYTES ||
+           sp_fail(err, SP_ERR_INPUT, "%s: a path of more than %d bytes", dir, MAX_PATH_BYTES);
 }
 
 /* Parses DIR/NAME into *tpl if it is there; false on failure. */
 static bool load_template(const char *dir, const char *name, sp_template **tpl, sp_error *err) {
     char path[MAX_PATH_BYTES];
-    size_t n_bytes = 0;
-    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
-        return sp_fail(err, SP_ERR_INPUT, "%s: the path is too long", dir);
-    char *text = load_text(path, &n_bytes, err);
-    if (!text) return err->code == SP_OK;
-    *tpl = sp_template_parse(text, n_bytes, name, err);
-    free(text);
+    sp_buf text = {0};
+    struct stat st;
+    if (!join_path(path, dir, name, err)) return false;
+    if (stat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR)) return true;
+    if (sp_file_read(path, MAX_TEMPLATE_FILE_BYTES, &text, err))
+        *tpl = sp_template_parse(text.data, text.n_bytes, name, err);
+    sp_buf_deinit(&text);
     return *tpl != NULL;
 }
 
@@ -95,7 +69,7 @@ static bool parse_config_template(const json_t *config, sp_chat *chat, sp_error 
     return true;
 }
 
-/* Adds the texts of an object's keys that end in _token: strings, or objects with content. */
+/* Adds the texts of an object's keys with that ending: strings, or objects with content. */
 static void add_special(json_t *special, const json_t *from, const char *ending) {
     const char *key;
     json_t *value;
@@ -110,8 +84,7 @@ static void add_special(json_t *special, const json_t *from, const char *ending)
 
 static bool load_special(const char *dir, const json_t *config, sp_chat *chat, sp_error *err) {
     char path[MAX_PATH_BYTES];
-    if (snprintf(path, sizeof path, "%s/special_tokens_map.json", dir) >= (int)sizeof path)
-        return sp_fail(err, SP_ERR_INPUT, "%s: the path is too long", dir);
+    if (!join_path(path, dir, "special_tokens_map.json", err)) return false;
     add_special(chat->special, config, "_token");
     add_special(chat->special, json_object_get(config, "extra_special_tokens"), "");
     /* the older of the two files counts only where the newer does not list its added tokens */
@@ -123,7 +96,7 @@ static bool load_special(const char *dir, const json_t *config, sp_chat *chat, s
     return true;
 }
 
-/* Whether the directory has any additional templates; it matters that there are, not only whether one is used. */
+/* Template files; *any when there is one: then tokenizer_config.json's template does not count. */
 static bool load_files(const char *dir, sp_chat *chat, bool *any, sp_error *err) {
     sp_template *extra_default = NULL;
     if (!load_template(dir, "chat_template.jinja", &chat->main, err) ||
@@ -154,10 +127,7 @@ sp_chat *sp_chat_open_hf(const char *dir, sp_error *err) {
     bool any = false;
     sp_chat *chat = chat_new(err);
     if (!chat) return NULL;
-    if (snprintf(path, sizeof path, "%s/tokenizer_config.json", dir) >= (int)sizeof path) {
-        sp_fail(err, SP_ERR_INPUT, "%s: the path is too long", dir);
-        goto fail;
-    }
+    if (!join_path(path, dir, "tokenizer_config.json", err)) goto fail;
     if (access(path, F_OK) == 0) {
         config = sp_json_load(path, MAX_CONFIG_BYTES, err);
         if (!config) goto fail;
@@ -202,8 +172,6 @@ bool sp_chat_reads_tools(const sp_chat *chat) {
     return tpl && sp_template_reads(tpl, "tools");
 }
 
-const json_t *sp_chat_special_tokens(const sp_chat *chat) { return chat->special; }
-
 /* ---- a request ---- */
 
 static json_t *shared(const json_t *value) { return json_incref((json_t *)(uintptr_t)value); }
@@ -212,7 +180,7 @@ static json_t *shared(const json_t *value) { return json_incref((json_t *)(uintp
 static json_t *normalize_message(const json_t *message) {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
     const json_t *reasoning = NULL;
-    for (size_t i = 0; i < 3 && !reasoning; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names && !reasoning; i++) {
         reasoning = json_object_get(message, names[i]);
         if (json_is_null(reasoning)) reasoning = NULL;
     }
@@ -245,7 +213,7 @@ static bool check_request(const sp_chat_request *request, sp_error *err) {
         return false;
     if (!request->kwargs) return true;
     if (!json_is_object(request->kwargs)) return sp_fail(err, SP_ERR_INPUT, "chat_template_kwargs: not an object");
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (json_object_get(request->kwargs, reserved[i]))
             return sp_fail(err, SP_ERR_INPUT, "chat_template_kwargs: '%s' has a field of its own", reserved[i]);
     return true;
@@ -294,7 +262,7 @@ static json_t *probe_messages(bool system, bool user, bool parts) {
         bool wanted;
         const char *role, *text;
     } turns[] = {{system, "system", "s"}, {user, "user", "u"}, {true, "assistant", sentinel}};
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
         if (!turns[i].wanted) continue;
         json_t *content =
             parts ? json_pack("[{s:s,s:s}]", "type", "text", "text", turns[i].text) : json_string(turns[i].text);
@@ -307,8 +275,10 @@ bool sp_chat_end_of_turn(const sp_chat *chat, sp_buf *out, sp_error *err) {
     bool rendered = false, ok = true;
     sp_buf text = {0};
     sp_error first = {0};
-    for (int i = 0; i < 8; i++) {
-        json_t *messages = probe_messages(i & 2, !(i & 4), i & 1);
+    for (unsigned i = 0; i < 8;
+         i++) { /* plain first: system turns, parts and no user turn are what few templates need */
+        bool parts = i & 1, system = i & 2, user = !(i & 4);
+        json_t *messages = probe_messages(system, user, parts);
         sp_chat_request request = {.messages = messages, .now_s = 1};
         sp_buf_clear(&text);
         sp_error attempt = {0};

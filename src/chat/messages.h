@@ -24,13 +24,11 @@ sp_chat *sp_chat_open_hf(const char *dir, sp_error *err) SP_MUST_CHECK;
 /* From a template's text (NULL: none) and an object of special token texts ({"bos_token": "<s>"}; may be NULL). Both
  * are copied. */
 sp_chat *sp_chat_open_text(const char *text, size_t n_bytes, const json_t *special_tokens, sp_error *err) SP_MUST_CHECK;
-void sp_chat_close(sp_chat *chat);
+void sp_chat_close(sp_chat *chat); /* NULL is fine */
 
 bool sp_chat_has_template(const sp_chat *chat);
 /* Whether the template that is taken when tools are given mentions them. */
 bool sp_chat_reads_tools(const sp_chat *chat);
-/* The special tokens that templates see, as an object of strings; a borrow. */
-const json_t *sp_chat_special_tokens(const sp_chat *chat);
 
 typedef struct {
     const json_t *messages;  /* array of objects, not empty */

@@ -3,49 +3,39 @@
 
 #include "chat/render.h"
 
-#define METHOD(name) static sp_value name(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw)
-#define UNUSED (void)r, (void)self, (void)a, (void)raw
-
 static sp_value make_view(sp_render *r, sp_value self, int part) {
     sp_view *view = SP_RENDER_NEW(r, sp_view);
     view->dict = self.as.dict;
     view->part = part;
     return (sp_value){.kind = SP_V_VIEW, .as.view = view};
 }
-METHOD(dict_keys) { return UNUSED, make_view(r, self, SP_VIEW_KEYS); }
-METHOD(dict_values) { return UNUSED, make_view(r, self, SP_VIEW_VALUES); }
-METHOD(dict_items) { return UNUSED, make_view(r, self, SP_VIEW_ITEMS); }
+SP_NATIVE(dict_keys) { return make_view(r, self, SP_VIEW_KEYS); }
+SP_NATIVE(dict_values) { return make_view(r, self, SP_VIEW_VALUES); }
+SP_NATIVE(dict_items) { return make_view(r, self, SP_VIEW_ITEMS); }
 
-METHOD(dict_get) {
-    UNUSED;
+SP_NATIVE(dict_get) {
     const sp_value *v = sp_dict_get(r, self.as.dict, a[0]);
     if (v) return *v;
     return sp_value_given(a[1]) ? a[1] : sp_value_none();
 }
 
-METHOD(dict_copy) {
-    UNUSED;
+SP_NATIVE(dict_copy) {
     sp_dict *dict = sp_dict_new(r);
     for (size_t i = 0; i < self.as.dict->n; i++)
         sp_dict_set(r, dict, self.as.dict->pairs[i].key, self.as.dict->pairs[i].value);
     return (sp_value){.kind = SP_V_DICT, .as.dict = dict};
 }
 
-METHOD(seq_copy) {
-    UNUSED;
-    return sp_iter_list(r, self);
-}
+SP_NATIVE(seq_copy) { return sp_iter_list(r, self); }
 
-METHOD(seq_count) {
-    UNUSED;
+SP_NATIVE(seq_count) {
     int64_t n = 0;
     sp_iter *iter = sp_iter_open(r, self);
     for (sp_value v; sp_iter_next(r, iter, &v);) n += sp_value_eq(r, v, a[0]);
     return sp_value_int(n);
 }
 
-METHOD(seq_index) {
-    UNUSED;
+SP_NATIVE(seq_index) {
     size_t length = 0;
     sp_value_length(r, self, &length);
     int64_t n = (int64_t)length, at = 0;
@@ -59,28 +49,25 @@ METHOD(seq_index) {
     sp_render_fail(r, "the value of index() is not in the %s", sp_value_type(self));
 }
 
-METHOD(cycler_next) {
-    UNUSED;
+SP_NATIVE(cycler_next) {
     sp_cycler *cycler = self.as.cycler;
     sp_value v = cycler->items->items[cycler->at];
     cycler->at = (cycler->at + 1) % cycler->items->n;
     return v;
 }
 
-METHOD(cycler_reset) {
-    UNUSED;
+SP_NATIVE(cycler_reset) {
     self.as.cycler->at = 0;
     return sp_value_none();
 }
 
-METHOD(int_bit_length) {
-    UNUSED;
+SP_NATIVE(int_bit_length) {
     int64_t i = sp_value_as_int(self);
     uint64_t size = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
     return sp_value_int(size ? 64 - __builtin_clzll(size) : 0);
 }
 
-METHOD(real_is_integer) { return UNUSED, sp_value_bool(isfinite(self.as.real) && floor(self.as.real) == self.as.real); }
+SP_NATIVE(real_is_integer) { return sp_value_bool(isfinite(self.as.real) && floor(self.as.real) == self.as.real); }
 
 static const sp_callable dict_methods[] = {
     {"items", dict_items, 0, 0, {0}},  {"keys", dict_keys, 0, 0, {0}}, {"values", dict_values, 0, 0, {0}},

@@ -1,11 +1,13 @@
 /* Tokens to a tree: statements, and the token stream that expression.c shares. What Jinja finds out when it compiles
  * (an unknown filter, a break outside of a loop) is found here too. Depth is bounded twice: nesting while parsing, and
- * the height of every tree, so that evaluation needs no more stack than SP_MAX_DEPTH frames. */
+ * the height of every tree, so that evaluation needs no more than MAX_DEPTH nested calls. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat/render.h"
+#include "chat/native.h"
+#include "chat/parse.h"
+#include "chat/text.h"
 #include "util/size.h"
 
 enum {
@@ -154,7 +156,7 @@ const sp_token *sp_parse_expect(sp_parse *p, sp_token_kind kind) {
     return sp_parse_next(p);
 }
 
-void sp_parse_expect_name(sp_parse *p, const char *name) {
+static void expect_name(sp_parse *p, const char *name) {
     if (!sp_parse_skip_name(p, name)) sp_parse_unexpected(p, name);
 }
 
@@ -272,7 +274,7 @@ static sp_node *parse_for(sp_parse *p, int line) {
     sp_node *node = sp_parse_node(p, SP_N_FOR, line);
     node->a = sp_parse_target(p, "in", false);
     if (assigns(node->a, p->tpl->i_loop)) sp_parse_fail(p, line, "can't assign to special loop variable in for-loop");
-    sp_parse_expect_name(p, "in");
+    expect_name(p, "in");
     node->b = sp_parse_tuple(p, false, "recursive", false);
     if (sp_parse_skip_name(p, "if")) node->c = sp_parse_expression(p, true);
     node->flag = sp_parse_skip_name(p, "recursive");
@@ -285,7 +287,7 @@ static sp_node *parse_for(sp_parse *p, int line) {
         sp_parse_next(p);
         parse_else_body(p, node, (const char *const[]){"endfor", NULL});
     }
-    sp_parse_expect_name(p, "endfor");
+    expect_name(p, "endfor");
     restore(p, (context){outer.in_loop, outer.soft, p->catches});
     return node;
 }
@@ -303,7 +305,7 @@ static sp_node *parse_if(sp_parse *p, int line) {
         sp_node_list_add(p, &branches, branch);
     } while (sp_parse_skip_name(p, "elif"));
     if (sp_parse_skip_name(p, "else")) parse_else_body(p, node, (const char *const[]){"endif", NULL});
-    sp_parse_expect_name(p, "endif");
+    expect_name(p, "endif");
     p->soft = soft;
     node->items = branches.items;
     node->n_items = branches.n;
@@ -322,7 +324,7 @@ static sp_node *parse_set(sp_parse *p, int line) {
     bool soft = p->soft;
     p->soft = false;
     parse_body(p, node, (const char *const[]){"endset", NULL});
-    sp_parse_expect_name(p, "endset");
+    expect_name(p, "endset");
     p->soft = soft;
     return node;
 }
@@ -354,7 +356,7 @@ static void parse_macro_body(sp_parse *p, sp_node *node, const char *end) {
     p->soft = false;
     p->catches = 0;
     parse_body(p, node, (const char *const[]){end, NULL});
-    sp_parse_expect_name(p, end);
+    expect_name(p, end);
     node->catches = p->catches;
     /* what an inner macro catches, the outer one's body mentions too */
     restore(p, (context){outer.in_loop, outer.soft, outer.catches | node->catches});
@@ -388,7 +390,7 @@ static sp_node *parse_filter_block(sp_parse *p, int line) {
     bool soft = p->soft;
     p->soft = false;
     parse_body(p, node, (const char *const[]){"endfilter", NULL});
-    sp_parse_expect_name(p, "endfilter");
+    expect_name(p, "endfilter");
     p->soft = soft;
     return node;
 }
@@ -407,7 +409,7 @@ static sp_node *parse_with(sp_parse *p, int line) {
     bool soft = p->soft;
     p->soft = false;
     parse_body(p, node, (const char *const[]){"endwith", NULL});
-    sp_parse_expect_name(p, "endwith");
+    expect_name(p, "endwith");
     p->soft = soft;
     return node;
 }
@@ -419,7 +421,7 @@ static sp_node *parse_generation(sp_parse *p, int line) {
     p->in_loop = false;
     p->soft = false;
     parse_body(p, node, (const char *const[]){"endgeneration", NULL});
-    sp_parse_expect_name(p, "endgeneration");
+    expect_name(p, "endgeneration");
     restore(p, (context){outer.in_loop, outer.soft, p->catches});
     return node;
 }
@@ -430,7 +432,7 @@ static sp_node *parse_autoescape(sp_parse *p, int line) {
     if (on->kind != SP_N_CONST || on->constant.kind != SP_V_BOOL || on->constant.as.truth)
         sp_parse_fail(p, line, "autoescape is not supported");
     parse_body(p, node, (const char *const[]){"endautoescape", NULL});
-    sp_parse_expect_name(p, "endautoescape");
+    expect_name(p, "endautoescape");
     return node;
 }
 
@@ -524,7 +526,10 @@ static bool parse_all(sp_parse *p, const char *text, size_t n_bytes) {
 
 sp_template *sp_template_parse(const char *text, size_t n_bytes, const char *name, sp_error *err) {
     sp_template *tpl = calloc(1, sizeof *tpl);
-    if (!tpl) return (void)sp_fail(err, SP_ERR_MEMORY, "%s: no memory", name), NULL;
+    if (!tpl) {
+        sp_fail(err, SP_ERR_MEMORY, "%s: no memory for a template", name);
+        return NULL;
+    }
     tpl->name = sp_arena_text(&tpl->arena, name, strlen(name));
     sp_parse *p = SP_ARENA_NEW(&tpl->arena, sp_parse);
     p->tpl = tpl;

@@ -9,34 +9,10 @@
 
 #include <setjmp.h>
 
+#include "chat/native.h"
 #include "chat/syntax.h"
+#include "chat/text.h"
 #include "chat/value.h"
-
-typedef struct {
-    const sp_text *name;
-    sp_value value;
-} sp_kwarg;
-
-/* Arguments as written in a call. */
-typedef struct {
-    const sp_value *pos; /* [n_pos] */
-    size_t n_pos;
-    const sp_kwarg *kw; /* [n_kw] */
-    size_t n_kw;
-} sp_args;
-
-enum { SP_MAX_PARAMS = 6, SP_VARIADIC = 255 };
-
-/* A filter, test, method or function. `self` is what it is applied to; a[i] is parameter i, SP_V_MISSING when it was
- * not given; `raw` are the arguments as written, all that a variadic one (n_params SP_VARIADIC) has. */
-typedef sp_value sp_native(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw);
-struct sp_callable {
-    const char *name;
-    sp_native *call;
-    uint8_t n_required;
-    uint8_t n_params;
-    const char *params[SP_MAX_PARAMS]; /* "": by position only */
-};
 
 typedef struct {
     int i_name;
@@ -58,16 +34,16 @@ struct sp_macro {
 
 struct sp_render {
     const sp_template *tpl;
-    jmp_buf escape;
+    jmp_buf escape; /* of sp_template_render */
     sp_error *err;
-    sp_arena arena;
+    sp_arena arena; /* of all values of this rendering */
     size_t limit_bytes;
-    sp_buf *heap; /* the output, and what it held before */
+    sp_buf *heap; /* the output, and how many bytes it held before */
     size_t heap_before;
     uint64_t deadline_ns;
-    uint32_t n_steps;
-    int depth;
-    int line;
+    uint32_t n_steps; /* charged since the clock was last looked at */
+    int depth;        /* of sp_render_enter */
+    int line;         /* of the template, for messages */
     int64_t now_s;
     sp_value *globals; /* [tpl->n_names] what a name means outside every scope */
     sp_scope *scope;
@@ -114,7 +90,6 @@ sp_value sp_scope_get(sp_render *r, const sp_node *name);
 
 /* ---- call.c ---- */
 sp_value sp_call_value(sp_render *r, sp_value callee, const sp_args *args);
-sp_value sp_call_native(sp_render *r, const sp_callable *callable, sp_value self, const sp_args *args);
 sp_value sp_macro_attribute(sp_render *r, const sp_macro *macro, const sp_text *name);
 
 /* ---- operators.c ---- */
@@ -128,28 +103,11 @@ sp_value sp_get_slice(sp_render *r, sp_value obj, sp_value start, sp_value stop,
 /* A path of a filter ("a.b.0"), applied with the rules of obj[part]; an absent fallback is SP_V_MISSING. */
 sp_value sp_get_path(sp_render *r, sp_value obj, sp_value path, sp_value fallback);
 
-/* ---- tables; NULL when there is none of that name ---- */
-const sp_callable *sp_filter_find(const sp_text *name);
-const sp_callable *sp_test_find(const sp_text *name);
-const sp_callable *sp_function_find(const sp_text *name);
-const sp_callable *sp_callable_find(const sp_callable *table, size_t n, const sp_text *name);
-const sp_callable *sp_method_find(sp_value self, const sp_text *name);
-extern const sp_callable sp_text_methods[];
-extern const size_t sp_n_text_methods;
-extern const sp_callable sp_text_filters[];
-extern const size_t sp_n_text_filters;
-extern const sp_callable sp_seq_filters[];
-extern const size_t sp_n_seq_filters;
-
 /* ---- format.c, casing.c, strftime.c ---- */
 const sp_text *sp_format_percent(sp_render *r, const sp_text *format, sp_value args);
 const sp_text *sp_format_braces(sp_render *r, const sp_text *format, const sp_args *args);
 typedef enum { SP_CASE_UPPER, SP_CASE_LOWER, SP_CASE_TITLE, SP_CASE_CAPITAL, SP_CASE_SWAP, SP_CASE_FOLD } sp_casing;
 const sp_text *sp_text_recase(sp_render *r, const sp_text *text, sp_casing casing);
 const sp_text *sp_strftime(sp_render *r, const sp_text *format);
-
-/* Arguments with Python's rules: an int (or bool), a string; fails naming `what`. */
-int64_t sp_arg_int(sp_render *r, sp_value v, const char *what);
-const sp_text *sp_arg_text(sp_render *r, sp_value v, const char *what);
 
 #endif

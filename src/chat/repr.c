@@ -1,4 +1,5 @@
 /* Values as Python prints them: str() and repr(). */
+#include <stdio.h>
 #include <string.h>
 
 #include "chat/render.h"
@@ -21,7 +22,7 @@ static void repr_text(sp_sink *sink, const sp_text *text) {
             escape[0] = '\\';
             escape[1] = hit ? letters[hit - escaped] : quote;
             sp_sink_bytes(sink, escape, 2, user);
-        } else if (sp_char_is_printable(c)) {
+        } else if (sp_python_is_printable(c)) {
             sp_sink_bytes(sink, text->data + i, width, user);
         } else {
             const char *format = c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x";

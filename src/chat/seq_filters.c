@@ -5,9 +5,6 @@
 #include "chat/render.h"
 #include "util/size.h"
 
-#define FILTER(name) static sp_value name(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw)
-#define UNUSED (void)r, (void)self, (void)a, (void)raw
-
 static bool given_true(sp_render *r, sp_value v) { return sp_value_given(v) && sp_value_truth(r, v); }
 
 static sp_value ignore_case(sp_render *r, sp_value v) {
@@ -21,8 +18,7 @@ static sp_value key_of(sp_render *r, sp_value item, sp_value attribute, sp_value
 
 /* ---- ends and lengths ---- */
 
-FILTER(filter_first) {
-    UNUSED;
+SP_NATIVE(filter_first) {
     sp_value item;
     if (sp_iter_next(r, sp_iter_open(r, self), &item)) return item;
     return sp_undefined_hint(r, "No first item, sequence was empty.");
@@ -33,8 +29,7 @@ static void check_reversible(sp_render *r, sp_value v) {
         sp_render_fail(r, "'%s' object is not reversible", sp_value_type(v));
 }
 
-FILTER(filter_last) {
-    UNUSED;
+SP_NATIVE(filter_last) {
     check_reversible(r, self);
     if (self.kind == SP_V_TEXT && self.as.text->n_chars) return sp_get_item(r, self, sp_value_int(-1));
     sp_value list = sp_value_is_seq(self) ? self : sp_iter_list(r, self);
@@ -42,25 +37,22 @@ FILTER(filter_last) {
     return list.as.seq->items[list.as.seq->n - 1];
 }
 
-FILTER(filter_length) {
-    UNUSED;
+SP_NATIVE(filter_length) {
     size_t n;
     if (!sp_value_length(r, self, &n)) sp_render_fail(r, "object of type '%s' has no len()", sp_value_type(self));
     return sp_value_size(n);
 }
 
-FILTER(filter_list) { return UNUSED, sp_iter_list(r, self); }
+SP_NATIVE(filter_list) { return sp_iter_list(r, self); }
 
-static bool next_reversed(sp_render *r, sp_iter *iter, sp_value *item) {
-    (void)r;
+static bool next_reversed(SP_UNUSED sp_render *r, sp_iter *iter, sp_value *item) {
     const sp_seq *seq = iter->source.as.seq;
     if (iter->at >= seq->n) return false;
     *item = seq->items[seq->n - ++iter->at];
     return true;
 }
 
-FILTER(filter_reverse) {
-    UNUSED;
+SP_NATIVE(filter_reverse) {
     if (self.kind == SP_V_TEXT) return sp_get_slice(r, self, sp_value_missing(), sp_value_missing(), sp_value_int(-1));
     if (!sp_value_iterable(self)) sp_render_fail(r, "argument must be iterable");
     sp_value list = sp_value_is_seq(self) ? self : sp_iter_list(r, self);
@@ -68,15 +60,13 @@ FILTER(filter_reverse) {
     return self.kind == SP_V_ITER ? sp_iter_list(r, reversed) : reversed;
 }
 
-FILTER(filter_random) {
-    UNUSED;
+SP_NATIVE(filter_random) {
     sp_render_fail(r, "the filter 'random' is not supported: results must not depend on chance");
 }
 
 /* ---- joining ---- */
 
-FILTER(filter_join) {
-    UNUSED;
+SP_NATIVE(filter_join) {
     const sp_text *separator = sp_value_given(a[0]) ? sp_value_str(r, a[0]) : NULL;
     sp_sink sink = {.r = r};
     sp_iter *iter = sp_iter_open(r, self);
@@ -135,8 +125,7 @@ static sp_value multi_key(sp_render *r, sp_value item, sp_value attribute, bool 
     return sp_items_list(r, &keys);
 }
 
-FILTER(filter_sort) {
-    UNUSED;
+SP_NATIVE(filter_sort) {
     sp_value list = sp_iter_list(r, self);
     size_t n = list.as.seq->n;
     keyed *entries = sp_render_alloc(r, n, sizeof *entries);
@@ -145,8 +134,7 @@ FILTER(filter_sort) {
     return sorted_items(r, entries, n, sp_value_given(a[0]) && sp_arg_int(r, a[0], "sort") != 0);
 }
 
-FILTER(filter_dictsort) {
-    UNUSED;
+SP_NATIVE(filter_dictsort) {
     bool by_value = false;
     if (sp_value_given(a[1])) {
         bool text = a[1].kind == SP_V_TEXT;
@@ -168,8 +156,7 @@ FILTER(filter_dictsort) {
     return sorted_items(r, entries, dict->n, sp_value_given(a[2]) && sp_arg_int(r, a[2], "dictsort") != 0);
 }
 
-FILTER(filter_groupby) {
-    UNUSED;
+SP_NATIVE(filter_groupby) {
     bool case_sensitive = given_true(r, a[2]);
     sp_value list = sp_iter_list(r, self);
     size_t n = list.as.seq->n;
@@ -207,11 +194,10 @@ static sp_value extreme(sp_render *r, sp_value self, const sp_value *a, bool lar
     }
     return best;
 }
-FILTER(filter_min) { return UNUSED, extreme(r, self, a, false); }
-FILTER(filter_max) { return UNUSED, extreme(r, self, a, true); }
+SP_NATIVE(filter_min) { return extreme(r, self, a, false); }
+SP_NATIVE(filter_max) { return extreme(r, self, a, true); }
 
-FILTER(filter_sum) {
-    UNUSED;
+SP_NATIVE(filter_sum) {
     sp_value total = sp_value_given(a[1]) ? a[1] : sp_value_int(0);
     if (total.kind == SP_V_TEXT) sp_render_fail(r, "sum() can't sum strings [use ''.join(seq) instead]");
     bool by_attribute = sp_value_given(a[0]) && a[0].kind != SP_V_NONE;
@@ -294,10 +280,7 @@ static bool next_mapped(sp_render *r, sp_iter *iter, sp_value *item) {
     return true;
 }
 
-FILTER(filter_map) {
-    UNUSED;
-    return make_generator(r, next_mapped, &(generator){.value = self, .args = *raw});
-}
+SP_NATIVE(filter_map) { return make_generator(r, next_mapped, &(generator){.value = self, .args = *raw}); }
 
 static void prepare_select(sp_render *r, generator *g) {
     if (g->by_attribute) {
@@ -328,10 +311,10 @@ static sp_value selected(sp_render *r, sp_value self, const sp_args *raw, bool k
     return make_generator(r, next_selected,
                           &(generator){.value = self, .args = *raw, .keep = keep, .by_attribute = by_attribute});
 }
-FILTER(filter_select) { return UNUSED, selected(r, self, raw, true, false); }
-FILTER(filter_reject) { return UNUSED, selected(r, self, raw, false, false); }
-FILTER(filter_selectattr) { return UNUSED, selected(r, self, raw, true, true); }
-FILTER(filter_rejectattr) { return UNUSED, selected(r, self, raw, false, true); }
+SP_NATIVE(filter_select) { return selected(r, self, raw, true, false); }
+SP_NATIVE(filter_reject) { return selected(r, self, raw, false, false); }
+SP_NATIVE(filter_selectattr) { return selected(r, self, raw, true, true); }
+SP_NATIVE(filter_rejectattr) { return selected(r, self, raw, false, true); }
 
 static bool next_unique(sp_render *r, sp_iter *iter, sp_value *item) {
     generator *g = iter->state;
@@ -346,8 +329,7 @@ static bool next_unique(sp_render *r, sp_iter *iter, sp_value *item) {
     return false;
 }
 
-FILTER(filter_unique) {
-    UNUSED;
+SP_NATIVE(filter_unique) {
     return make_generator(r, next_unique, &(generator){.value = self, .keep = given_true(r, a[0]), .attribute = a[1]});
 }
 
@@ -364,7 +346,7 @@ static bool next_item_pair(sp_render *r, sp_iter *iter, sp_value *item) {
     return true;
 }
 
-FILTER(filter_items) { return UNUSED, make_generator(r, next_item_pair, &(generator){.value = self}); }
+SP_NATIVE(filter_items) { return make_generator(r, next_item_pair, &(generator){.value = self}); }
 
 static bool fills(sp_value v) { return sp_value_given(v) && v.kind != SP_V_NONE; }
 
@@ -387,8 +369,7 @@ static bool next_batch(sp_render *r, sp_iter *iter, sp_value *item) {
     return true;
 }
 
-FILTER(filter_batch) {
-    UNUSED;
+SP_NATIVE(filter_batch) {
     return make_generator(r, next_batch, &(generator){.value = self, .count = a[0], .fill = a[1]});
 }
 
@@ -408,8 +389,7 @@ static bool next_slice(sp_render *r, sp_iter *iter, sp_value *item) {
     return true;
 }
 
-FILTER(filter_slice) {
-    UNUSED;
+SP_NATIVE(filter_slice) {
     return make_generator(r, next_slice, &(generator){.value = self, .count = a[0], .fill = a[1]});
 }
 

@@ -2,8 +2,6 @@
 #ifndef SPILL_CHAT_SYNTAX_H
 #define SPILL_CHAT_SYNTAX_H
 
-#include <setjmp.h>
-
 #include "chat/value.h"
 
 typedef enum {
@@ -156,59 +154,5 @@ struct sp_template {
     size_t n_body;
     int i_loop, i_caller, i_varargs, i_kwargs; /* of these names */
 };
-
-/* What lexer and parser share. They leave by longjmp on failure, as render.h describes. */
-typedef struct {
-    sp_template *tpl;
-    jmp_buf escape;
-    sp_error *err;
-    sp_token *tokens; /* [n_tokens], the last is SP_T_END */
-    size_t n_tokens;
-    size_t room_tokens;
-    size_t at;
-    size_t room_names;
-    int depth;              /* of nested parentheses and blocks */
-    bool in_loop;           /* break and continue are allowed */
-    bool soft;              /* in a branch: an unknown filter fails when it is reached, not now */
-    const sp_node *unknown; /* a filter or test that does not exist and is in no branch, as far as is known */
-    uint8_t catches;        /* of the macro being parsed */
-} sp_parse;
-
-_Noreturn void sp_parse_fail(sp_parse *p, int line, const char *format, ...) SP_PRINTF(3, 4);
-void *sp_parse_alloc(sp_parse *p, size_t n, size_t elem_bytes);
-/* Fills p->tokens from the text. */
-void sp_lexer_run(sp_parse *p, const char *text, size_t n_bytes);
-
-/* ---- expression.c ---- */
-sp_node *sp_parse_expression(sp_parse *p, bool with_condition);
-/* As Jinja: one expression, or a tuple without parentheses. `until`: a name that ends it ("in"), or NULL. */
-sp_node *sp_parse_tuple(sp_parse *p, bool with_condition, const char *until, bool parentheses);
-sp_node *sp_parse_target(sp_parse *p, const char *until, bool with_namespace);
-sp_node *sp_parse_filter(sp_parse *p, sp_node *input, bool inline_start);
-sp_node *sp_parse_name_target(sp_parse *p);
-
-/* ---- parser.c: the token stream and nodes ---- */
-sp_node *sp_parse_node(sp_parse *p, sp_node_kind kind, int line);
-void sp_parse_measure(sp_parse *p, sp_node *node); /* sets depth from its children, fails when too deep */
-const sp_token *sp_parse_peek(const sp_parse *p, size_t ahead);
-const sp_token *sp_parse_next(sp_parse *p);
-bool sp_parse_is(const sp_parse *p, sp_token_kind kind);
-bool sp_parse_is_name(const sp_parse *p, const char *name);
-bool sp_parse_skip(sp_parse *p, sp_token_kind kind);
-bool sp_parse_skip_name(sp_parse *p, const char *name);
-const sp_token *sp_parse_expect(sp_parse *p, sp_token_kind kind);
-void sp_parse_expect_name(sp_parse *p, const char *name);
-_Noreturn void sp_parse_unexpected(sp_parse *p, const char *wanted);
-int sp_parse_intern(sp_parse *p, const sp_text *name, bool load);
-void sp_parse_enter(sp_parse *p);
-void sp_parse_leave(sp_parse *p);
-
-/* Nodes under construction. */
-typedef struct {
-    sp_node **items;
-    size_t n;
-    size_t room;
-} sp_node_list;
-void sp_node_list_add(sp_parse *p, sp_node_list *list, sp_node *node);
 
 #endif

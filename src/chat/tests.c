@@ -1,47 +1,37 @@
 /* The tests of "is": a table. */
 #include "chat/render.h"
 
-#define TEST(name) static sp_value name(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw)
-#define UNUSED (void)r, (void)self, (void)a, (void)raw
-
 static bool leaves(sp_render *r, sp_value v, sp_value divisor, int64_t rest) {
     return sp_value_eq(r, sp_operate(r, SP_OP_MOD, v, divisor), sp_value_int(rest));
 }
-TEST(is_odd) { return UNUSED, sp_value_bool(leaves(r, self, sp_value_int(2), 1)); }
-TEST(is_even) { return UNUSED, sp_value_bool(leaves(r, self, sp_value_int(2), 0)); }
-TEST(is_divisible) { return UNUSED, sp_value_bool(leaves(r, self, a[0], 0)); }
-TEST(is_defined) { return UNUSED, sp_value_bool(self.kind != SP_V_UNDEFINED); }
-TEST(is_undefined) { return UNUSED, sp_value_bool(self.kind == SP_V_UNDEFINED); }
-TEST(is_none) { return UNUSED, sp_value_bool(self.kind == SP_V_NONE); }
-TEST(is_boolean) { return UNUSED, sp_value_bool(self.kind == SP_V_BOOL); }
-TEST(is_true) { return UNUSED, sp_value_bool(self.kind == SP_V_BOOL && self.as.truth); }
-TEST(is_false) { return UNUSED, sp_value_bool(self.kind == SP_V_BOOL && !self.as.truth); }
-TEST(is_integer) { return UNUSED, sp_value_bool(self.kind == SP_V_INT); }
-TEST(is_real) { return UNUSED, sp_value_bool(self.kind == SP_V_REAL); }
-TEST(is_number) { return UNUSED, sp_value_bool(sp_value_is_number(self)); }
-TEST(is_string) { return UNUSED, sp_value_bool(self.kind == SP_V_TEXT); }
-TEST(is_mapping) { return UNUSED, sp_value_bool(self.kind == SP_V_DICT); }
-TEST(is_escaped) { return UNUSED, sp_value_bool(self.kind == SP_V_TEXT && self.as.text->markup); }
-TEST(is_iterable) { return UNUSED, sp_value_bool(sp_value_iterable(self) || self.kind == SP_V_LOOP); }
-TEST(is_in) { return UNUSED, sp_value_bool(sp_value_contains(r, a[0], self)); }
+SP_NATIVE(is_odd) { return sp_value_bool(leaves(r, self, sp_value_int(2), 1)); }
+SP_NATIVE(is_even) { return sp_value_bool(leaves(r, self, sp_value_int(2), 0)); }
+SP_NATIVE(is_divisible) { return sp_value_bool(leaves(r, self, a[0], 0)); }
+SP_NATIVE(is_defined) { return sp_value_bool(self.kind != SP_V_UNDEFINED); }
+SP_NATIVE(is_undefined) { return sp_value_bool(self.kind == SP_V_UNDEFINED); }
+SP_NATIVE(is_none) { return sp_value_bool(self.kind == SP_V_NONE); }
+SP_NATIVE(is_boolean) { return sp_value_bool(self.kind == SP_V_BOOL); }
+SP_NATIVE(is_true) { return sp_value_bool(self.kind == SP_V_BOOL && self.as.truth); }
+SP_NATIVE(is_false) { return sp_value_bool(self.kind == SP_V_BOOL && !self.as.truth); }
+SP_NATIVE(is_integer) { return sp_value_bool(self.kind == SP_V_INT); }
+SP_NATIVE(is_real) { return sp_value_bool(self.kind == SP_V_REAL); }
+SP_NATIVE(is_number) { return sp_value_bool(sp_value_is_number(self)); }
+SP_NATIVE(is_string) { return sp_value_bool(self.kind == SP_V_TEXT); }
+SP_NATIVE(is_mapping) { return sp_value_bool(self.kind == SP_V_DICT); }
+SP_NATIVE(is_escaped) { return sp_value_bool(self.kind == SP_V_TEXT && self.as.text->markup); }
+SP_NATIVE(is_iterable) { return sp_value_bool(sp_value_iterable(self) || self.kind == SP_V_LOOP); }
+SP_NATIVE(is_in) { return sp_value_bool(sp_value_contains(r, a[0], self)); }
 
-static sp_value in_case(sp_render *r, sp_value self, const char *method) {
-    sp_value text = sp_value_text(sp_value_str(r, self));
-    sp_text name = {.data = method, .n_bytes = 7};
-    return sp_call_native(r, sp_method_find(text, &name), text, &(sp_args){0});
-}
-TEST(is_lower) { return UNUSED, in_case(r, self, "islower"); }
-TEST(is_upper) { return UNUSED, in_case(r, self, "isupper"); }
+SP_NATIVE(is_lower) { return sp_call_text_method(r, self, "islower", NULL, 0); }
+SP_NATIVE(is_upper) { return sp_call_text_method(r, self, "isupper", NULL, 0); }
 
-TEST(is_sequence) {
-    UNUSED;
+SP_NATIVE(is_sequence) {
     size_t n;
     bool has_length = self.kind != SP_V_LOOP && self.kind != SP_V_VIEW && sp_value_length(r, self, &n);
     return sp_value_bool(has_length);
 }
 
-TEST(is_callable) {
-    UNUSED;
+SP_NATIVE(is_callable) {
     switch (self.kind) {
         case SP_V_UNDEFINED:
         case SP_V_LOOP:
@@ -55,8 +45,7 @@ TEST(is_callable) {
     }
 }
 
-TEST(is_same) {
-    UNUSED;
+SP_NATIVE(is_same) {
     if (self.kind != a[0].kind) return sp_value_bool(false);
     if (self.kind == SP_V_NONE) return sp_value_bool(true);
     if (sp_value_is_number(self)) return sp_value_bool(sp_value_eq(r, self, a[0]));
@@ -67,15 +56,15 @@ static sp_value known(sp_render *r, sp_value name, const sp_callable *(*find)(co
     if (!sp_value_hashable(name)) sp_render_fail(r, "unhashable type: '%s'", sp_value_type(name));
     return sp_value_bool(name.kind == SP_V_TEXT && find(name.as.text));
 }
-TEST(is_filter) { return UNUSED, known(r, self, sp_filter_find); }
-TEST(is_test) { return UNUSED, known(r, self, sp_test_find); }
+SP_NATIVE(is_filter) { return known(r, self, sp_filter_find); }
+SP_NATIVE(is_test) { return known(r, self, sp_test_find); }
 
-TEST(is_eq) { return UNUSED, sp_operate(r, SP_OP_EQ, self, a[0]); }
-TEST(is_ne) { return UNUSED, sp_operate(r, SP_OP_NE, self, a[0]); }
-TEST(is_gt) { return UNUSED, sp_operate(r, SP_OP_GT, self, a[0]); }
-TEST(is_ge) { return UNUSED, sp_operate(r, SP_OP_GE, self, a[0]); }
-TEST(is_lt) { return UNUSED, sp_operate(r, SP_OP_LT, self, a[0]); }
-TEST(is_le) { return UNUSED, sp_operate(r, SP_OP_LE, self, a[0]); }
+SP_NATIVE(is_eq) { return sp_operate(r, SP_OP_EQ, self, a[0]); }
+SP_NATIVE(is_ne) { return sp_operate(r, SP_OP_NE, self, a[0]); }
+SP_NATIVE(is_gt) { return sp_operate(r, SP_OP_GT, self, a[0]); }
+SP_NATIVE(is_ge) { return sp_operate(r, SP_OP_GE, self, a[0]); }
+SP_NATIVE(is_lt) { return sp_operate(r, SP_OP_LT, self, a[0]); }
+SP_NATIVE(is_le) { return sp_operate(r, SP_OP_LE, self, a[0]); }
 
 static const sp_callable tests[] = {
     {"odd", is_odd, 0, 0, {0}},

@@ -148,7 +148,7 @@ bool sp_python_is_word(int32_t c) {
            (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
 }
 
-bool sp_char_is_printable(int32_t c) {
+bool sp_python_is_printable(int32_t c) {
     if (c < 0x80) return c >= ' ' && c != 0x7F;
     utf8proc_category_t category = utf8proc_category(c);
     return category != UTF8PROC_CATEGORY_CN && category < UTF8PROC_CATEGORY_ZS;

@@ -1,43 +1,31 @@
 /* Filters over text. Most take any value and work on its str(). */
+#include <stdio.h>
 #include <string.h>
 #include <utf8proc.h>
 
 #include "chat/render.h"
 #include "util/size.h"
 
-#define FILTER(name) static sp_value name(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw)
-#define UNUSED (void)r, (void)self, (void)a, (void)raw
+SP_NATIVE(filter_upper) { return sp_call_text_method(r, self, "upper", NULL, 0); }
+SP_NATIVE(filter_lower) { return sp_call_text_method(r, self, "lower", NULL, 0); }
+SP_NATIVE(filter_capitalize) { return sp_call_text_method(r, self, "capitalize", NULL, 0); }
+SP_NATIVE(filter_trim) { return sp_call_text_method(r, self, "strip", a, sp_value_given(a[0])); }
+SP_NATIVE(filter_string) { return sp_value_text(sp_value_str(r, self)); }
 
-/* A method of the input's text, by name. */
-static sp_value text_method(sp_render *r, sp_value self, const char *name, const sp_value *args, size_t n_args) {
-    sp_value text = sp_value_text(sp_value_str(r, self));
-    sp_text key = {.data = name, .n_bytes = strlen(name)};
-    return sp_call_native(r, sp_method_find(text, &key), text, &(sp_args){.pos = args, .n_pos = n_args});
-}
-
-FILTER(filter_upper) { return UNUSED, text_method(r, self, "upper", NULL, 0); }
-FILTER(filter_lower) { return UNUSED, text_method(r, self, "lower", NULL, 0); }
-FILTER(filter_capitalize) { return UNUSED, text_method(r, self, "capitalize", NULL, 0); }
-FILTER(filter_trim) { return UNUSED, text_method(r, self, "strip", a, sp_value_given(a[0])); }
-FILTER(filter_string) { return UNUSED, sp_value_text(sp_value_str(r, self)); }
-
-FILTER(filter_center) {
-    UNUSED;
+SP_NATIVE(filter_center) {
     sp_value width = sp_value_given(a[0]) ? a[0] : sp_value_int(80);
-    return text_method(r, self, "center", &width, 1);
+    return sp_call_text_method(r, self, "center", &width, 1);
 }
 
-FILTER(filter_replace) {
-    UNUSED;
+SP_NATIVE(filter_replace) {
     bool all = !sp_value_given(a[2]) || a[2].kind == SP_V_NONE;
     sp_value args[3] = {sp_value_text(sp_value_str(r, a[0])), sp_value_text(sp_value_str(r, a[1])), a[2]};
-    return text_method(r, self, "replace", args, all ? 2 : 3);
+    return sp_call_text_method(r, self, "replace", args, all ? 2 : 3);
 }
 
 static bool begins_word_after(int32_t c) { return sp_python_is_space(c) || (c < 0x80 && c && strchr("-({[<", c)); }
 
-FILTER(filter_title) {
-    UNUSED;
+SP_NATIVE(filter_title) {
     const sp_text *text = sp_value_str(r, self);
     sp_sink sink = {.r = r};
     for (size_t from = 0, to = 0, width; from < text->n_bytes; from = to) {
@@ -51,8 +39,7 @@ FILTER(filter_title) {
     return sp_sink_value(&sink);
 }
 
-FILTER(filter_indent) {
-    UNUSED;
+SP_NATIVE(filter_indent) {
     if (self.kind == SP_V_UNDEFINED) sp_undefined_fail(r, self);
     const sp_text *text = sp_arg_text(r, self, "indent");
     bool first = sp_value_given(a[1]) && sp_value_truth(r, a[1]);
@@ -66,7 +53,7 @@ FILTER(filter_indent) {
     }
     const sp_text *indent = sp_sink_finish(&unit);
     sp_text newline = {.data = "\n", .n_bytes = 1, .n_chars = 1};
-    sp_value lines = text_method(r, sp_value_text(sp_text_concat(r, text, &newline)), "splitlines", NULL, 0);
+    sp_value lines = sp_call_text_method(r, sp_value_text(sp_text_concat(r, text, &newline)), "splitlines", NULL, 0);
     sp_sink sink = {.r = r};
     for (size_t i = 0; i < lines.as.seq->n; i++) {
         const sp_text *line = lines.as.seq->items[i].as.text;
@@ -77,8 +64,7 @@ FILTER(filter_indent) {
     return sp_sink_value(&sink);
 }
 
-FILTER(filter_truncate) {
-    UNUSED;
+SP_NATIVE(filter_truncate) {
     int64_t length = sp_value_given(a[0]) ? sp_arg_int(r, a[0], "truncate") : 255;
     bool kill_words = sp_value_given(a[1]) && sp_value_truth(r, a[1]);
     sp_value end = sp_value_given(a[2]) ? a[2] : sp_text_value(r, "...");
@@ -97,8 +83,7 @@ FILTER(filter_truncate) {
     return sp_value_text(sp_text_concat(r, sp_text_slice(r, text, 0, to), end.as.text));
 }
 
-FILTER(filter_wordcount) {
-    UNUSED;
+SP_NATIVE(filter_wordcount) {
     const sp_text *text = sp_value_str(r, self);
     int64_t n = 0;
     bool inside = false;
@@ -174,15 +159,14 @@ static void wrap_line(sp_sink *sink, const sp_text *text, size_t width, bool bre
     }
 }
 
-FILTER(filter_wordwrap) {
-    UNUSED;
+SP_NATIVE(filter_wordwrap) {
     int64_t width = sp_value_given(a[0]) ? sp_arg_int(r, a[0], "wordwrap") : 79;
     bool break_long = !sp_value_given(a[1]) || sp_value_truth(r, a[1]);
     bool hyphens = !sp_value_given(a[3]) || sp_value_truth(r, a[3]);
     sp_text newline = {.data = "\n", .n_bytes = 1, .n_chars = 1};
     const sp_text *wrap = sp_value_given(a[2]) && a[2].kind != SP_V_NONE ? sp_arg_text(r, a[2], "wordwrap") : &newline;
     if (width <= 0) sp_render_fail(r, "invalid width %lld (must be > 0)", (long long)width);
-    sp_value lines = text_method(r, sp_value_text(sp_arg_text(r, self, "wordwrap")), "splitlines", NULL, 0);
+    sp_value lines = sp_call_text_method(r, sp_value_text(sp_arg_text(r, self, "wordwrap")), "splitlines", NULL, 0);
     sp_sink sink = {.r = r};
     for (size_t i = 0; i < lines.as.seq->n; i++) {
         if (i) sp_sink_text(&sink, wrap);
@@ -200,17 +184,15 @@ static sp_value as_markup(sp_render *r, const sp_text *text, bool markup) {
     return sp_value_text(copy);
 }
 
-FILTER(filter_safe) { return UNUSED, as_markup(r, sp_value_str(r, self), true); }
+SP_NATIVE(filter_safe) { return as_markup(r, sp_value_str(r, self), true); }
 
-FILTER(filter_escape) {
-    UNUSED;
+SP_NATIVE(filter_escape) {
     sp_sink sink = {.r = r};
     sp_sink_escape(&sink, self);
     return as_markup(r, sp_sink_finish(&sink), true);
 }
 
-FILTER(filter_forceescape) {
-    UNUSED;
+SP_NATIVE(filter_forceescape) {
     sp_sink sink = {.r = r};
     sp_sink_escape(&sink, as_markup(r, sp_value_str(r, self), false));
     return as_markup(r, sp_sink_finish(&sink), true);
@@ -251,20 +233,18 @@ static const sp_text *drop_between(sp_render *r, const sp_text *text, const char
     return sp_sink_finish(&sink);
 }
 
-FILTER(filter_striptags) {
-    UNUSED;
+SP_NATIVE(filter_striptags) {
     const sp_text *text = drop_between(r, sp_value_str(r, self), "<!--", "-->");
     text = drop_between(r, text, "<", ">");
-    sp_value words = text_method(r, as_markup(r, text, false), "split", NULL, 0);
+    sp_value words = sp_call_text_method(r, as_markup(r, text, false), "split", NULL, 0);
     sp_text space = {.data = " ", .n_bytes = 1, .n_chars = 1};
-    sp_value joined = text_method(r, sp_value_text(&space), "join", &words, 1);
+    sp_value joined = sp_call_text_method(r, sp_value_text(&space), "join", &words, 1);
     sp_sink sink = {.r = r};
     unescape(&sink, joined.as.text);
     return sp_sink_value(&sink);
 }
 
-FILTER(filter_xmlattr) {
-    UNUSED;
+SP_NATIVE(filter_xmlattr) {
     if (self.kind != SP_V_DICT) sp_render_fail(r, "xmlattr needs a mapping, got %s", sp_value_type(self));
     bool space = !sp_value_given(a[0]) || sp_value_truth(r, a[0]), first = true;
     sp_sink sink = {.r = r};
@@ -302,8 +282,7 @@ static void quote(sp_sink *sink, sp_value v, bool query) {
     }
 }
 
-FILTER(filter_urlencode) {
-    UNUSED;
+SP_NATIVE(filter_urlencode) {
     sp_sink sink = {.r = r};
     if (self.kind == SP_V_TEXT || !sp_value_iterable(self)) {
         quote(&sink, self, false);
@@ -328,13 +307,9 @@ FILTER(filter_urlencode) {
     return sp_sink_value(&sink);
 }
 
-FILTER(filter_urlize) {
-    UNUSED;
-    sp_render_fail(r, "the filter 'urlize' is not supported");
-}
+SP_NATIVE(filter_urlize) { sp_render_fail(r, "the filter 'urlize' is not supported"); }
 
-FILTER(filter_format) {
-    UNUSED;
+SP_NATIVE(filter_format) {
     if (raw->n_pos && raw->n_kw) sp_render_fail(r, "can't handle positional and keyword arguments at the same time");
     const sp_text *format = sp_value_str(r, self);
     if (raw->n_kw) {

@@ -26,9 +26,6 @@ static int64_t optional_int(sp_render *r, sp_value v, const char *what, int64_t 
     return sp_value_given(v) && v.kind != SP_V_NONE ? sp_arg_int(r, v, what) : absent;
 }
 
-#define METHOD(name) static sp_value name(sp_render *r, sp_value self, const sp_value *a, const sp_args *raw)
-#define UNUSED (void)r, (void)self, (void)a, (void)raw
-
 static sp_value strip(sp_render *r, sp_value self, sp_value chars, bool left, bool right) {
     const sp_text *text = self.as.text;
     size_t from, to;
@@ -36,16 +33,16 @@ static sp_value strip(sp_render *r, sp_value self, sp_value chars, bool left, bo
     sp_text_strip_range(text, optional_text(r, chars, "strip()"), left, right, &from, &to);
     return sp_value_text(sp_text_slice(r, text, from, to));
 }
-METHOD(text_strip) { return UNUSED, strip(r, self, a[0], true, true); }
-METHOD(text_lstrip) { return UNUSED, strip(r, self, a[0], true, false); }
-METHOD(text_rstrip) { return UNUSED, strip(r, self, a[0], false, true); }
+SP_NATIVE(text_strip) { return strip(r, self, a[0], true, true); }
+SP_NATIVE(text_lstrip) { return strip(r, self, a[0], true, false); }
+SP_NATIVE(text_rstrip) { return strip(r, self, a[0], false, true); }
 
-METHOD(text_upper) { return UNUSED, sp_value_text(sp_text_recase(r, self.as.text, SP_CASE_UPPER)); }
-METHOD(text_lower) { return UNUSED, sp_value_text(sp_text_recase(r, self.as.text, SP_CASE_LOWER)); }
-METHOD(text_title) { return UNUSED, sp_value_text(sp_text_recase(r, self.as.text, SP_CASE_TITLE)); }
-METHOD(text_capitalize) { return UNUSED, sp_value_text(sp_text_recase(r, self.as.text, SP_CASE_CAPITAL)); }
-METHOD(text_swapcase) { return UNUSED, sp_value_text(sp_text_recase(r, self.as.text, SP_CASE_SWAP)); }
-METHOD(text_casefold) { return UNUSED, sp_value_text(sp_text_recase(r, self.as.text, SP_CASE_FOLD)); }
+SP_NATIVE(text_upper) { return sp_value_text(sp_text_recase(r, self.as.text, SP_CASE_UPPER)); }
+SP_NATIVE(text_lower) { return sp_value_text(sp_text_recase(r, self.as.text, SP_CASE_LOWER)); }
+SP_NATIVE(text_title) { return sp_value_text(sp_text_recase(r, self.as.text, SP_CASE_TITLE)); }
+SP_NATIVE(text_capitalize) { return sp_value_text(sp_text_recase(r, self.as.text, SP_CASE_CAPITAL)); }
+SP_NATIVE(text_swapcase) { return sp_value_text(sp_text_recase(r, self.as.text, SP_CASE_SWAP)); }
+SP_NATIVE(text_casefold) { return sp_value_text(sp_text_recase(r, self.as.text, SP_CASE_FOLD)); }
 
 /* ---- splitting ---- */
 
@@ -102,8 +99,7 @@ static void reverse(sp_items *list) {
     }
 }
 
-METHOD(text_split) {
-    UNUSED;
+SP_NATIVE(text_split) {
     const sp_text *text = self.as.text, *separator = optional_text(r, a[0], "split()");
     int64_t most = optional_int(r, a[1], "split()", -1);
     sp_items list = {0};
@@ -123,8 +119,7 @@ METHOD(text_split) {
     return sp_items_list(r, &list);
 }
 
-METHOD(text_rsplit) {
-    UNUSED;
+SP_NATIVE(text_rsplit) {
     const sp_text *text = self.as.text, *separator = optional_text(r, a[0], "rsplit()");
     int64_t most = optional_int(r, a[1], "rsplit()", -1);
     sp_items list = {0};
@@ -149,8 +144,7 @@ static bool is_line_end(int32_t c) {
     return (c >= 10 && c <= 13) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
 }
 
-METHOD(text_splitlines) {
-    UNUSED;
+SP_NATIVE(text_splitlines) {
     const sp_text *text = self.as.text;
     bool keep = sp_value_given(a[0]) && sp_arg_int(r, a[0], "splitlines()") != 0;
     sp_items list = {0};
@@ -178,8 +172,8 @@ static sp_value partition(sp_render *r, sp_value self, sp_value separator_arg, b
     items[2] = sp_value_text(sp_text_slice(r, text, to, text->n_bytes));
     return tuple;
 }
-METHOD(text_partition) { return UNUSED, partition(r, self, a[0], false); }
-METHOD(text_rpartition) { return UNUSED, partition(r, self, a[0], true); }
+SP_NATIVE(text_partition) { return partition(r, self, a[0], false); }
+SP_NATIVE(text_rpartition) { return partition(r, self, a[0], true); }
 
 /* ---- searching ---- */
 
@@ -210,13 +204,12 @@ static sp_value found(sp_render *r, int64_t at) {
     if (at < 0) sp_render_fail(r, "substring not found");
     return sp_value_int(at);
 }
-METHOD(text_find) { return UNUSED, sp_value_int(find(r, self, a, false)); }
-METHOD(text_rfind) { return UNUSED, sp_value_int(find(r, self, a, true)); }
-METHOD(text_index) { return UNUSED, found(r, find(r, self, a, false)); }
-METHOD(text_rindex) { return UNUSED, found(r, find(r, self, a, true)); }
+SP_NATIVE(text_find) { return sp_value_int(find(r, self, a, false)); }
+SP_NATIVE(text_rfind) { return sp_value_int(find(r, self, a, true)); }
+SP_NATIVE(text_index) { return found(r, find(r, self, a, false)); }
+SP_NATIVE(text_rindex) { return found(r, find(r, self, a, true)); }
 
-METHOD(text_count) {
-    UNUSED;
+SP_NATIVE(text_count) {
     const sp_text *text = self.as.text, *needle = sp_arg_text(r, a[0], "count()");
     size_t from, to;
     int64_t n = 0;
@@ -245,18 +238,16 @@ static sp_value has_affix(sp_render *r, sp_value self, const sp_value *a, bool e
         if (affix_matches(r, text, a[0].as.seq->items[i], from, to, end)) return sp_value_bool(true);
     return sp_value_bool(false);
 }
-METHOD(text_startswith) { return UNUSED, has_affix(r, self, a, false); }
-METHOD(text_endswith) { return UNUSED, has_affix(r, self, a, true); }
+SP_NATIVE(text_startswith) { return has_affix(r, self, a, false); }
+SP_NATIVE(text_endswith) { return has_affix(r, self, a, true); }
 
-METHOD(text_removeprefix) {
-    UNUSED;
+SP_NATIVE(text_removeprefix) {
     const sp_text *text = self.as.text, *affix = sp_arg_text(r, a[0], "removeprefix()");
     bool has = affix_matches(r, text, a[0], 0, text->n_bytes, false);
     return sp_value_text(sp_text_slice(r, text, has ? affix->n_bytes : 0, text->n_bytes));
 }
 
-METHOD(text_removesuffix) {
-    UNUSED;
+SP_NATIVE(text_removesuffix) {
     const sp_text *text = self.as.text, *affix = sp_arg_text(r, a[0], "removesuffix()");
     bool has = affix_matches(r, text, a[0], 0, text->n_bytes, true);
     return sp_value_text(sp_text_slice(r, text, 0, text->n_bytes - (has ? affix->n_bytes : 0)));
@@ -275,8 +266,7 @@ static void replace_empty(sp_sink *sink, const sp_text *text, const sp_text *new
     if (most > 0) sp_sink_text(sink, new);
 }
 
-METHOD(text_replace) {
-    UNUSED;
+SP_NATIVE(text_replace) {
     const sp_text *text = self.as.text;
     const sp_text *old = sp_arg_text(r, a[0], "replace()"), *new = sp_arg_text(r, a[1], "replace()");
     int64_t most = sp_value_given(a[2]) ? sp_arg_int(r, a[2], "replace()") : -1;
@@ -299,8 +289,7 @@ METHOD(text_replace) {
     return sp_sink_value(&sink);
 }
 
-METHOD(text_join) {
-    UNUSED;
+SP_NATIVE(text_join) {
     sp_sink sink = {.r = r};
     sp_iter *iter = sp_iter_open(r, a[0]);
     size_t n = 0;
@@ -313,10 +302,9 @@ METHOD(text_join) {
     return sp_sink_value(&sink);
 }
 
-METHOD(text_format) { return UNUSED, sp_value_text(sp_format_braces(r, self.as.text, raw)); }
+SP_NATIVE(text_format) { return sp_value_text(sp_format_braces(r, self.as.text, raw)); }
 
-METHOD(text_format_map) {
-    UNUSED;
+SP_NATIVE(text_format_map) {
     const sp_dict *dict = a[0].kind == SP_V_DICT ? a[0].as.dict : sp_dict_new(r);
     sp_kwarg *kw = sp_render_alloc(r, dict->n, sizeof *kw);
     sp_args args = {.kw = kw};
@@ -344,28 +332,24 @@ static size_t missing_chars(sp_render *r, sp_value self, const sp_value *a, cons
     if (width > MAX_WIDTH) sp_render_claim(r, r->limit_bytes);
     return width > (int64_t)self.as.text->n_chars ? (size_t)width - self.as.text->n_chars : 0;
 }
-METHOD(text_center) {
-    UNUSED;
+SP_NATIVE(text_center) {
     const sp_text *fill;
     size_t n = missing_chars(r, self, a, &fill);
     size_t left = n / 2 + (n & (n + self.as.text->n_chars) & 1);
     return padded(r, self.as.text, fill, left, n - left);
 }
-METHOD(text_ljust) {
-    UNUSED;
+SP_NATIVE(text_ljust) {
     const sp_text *fill;
     size_t n = missing_chars(r, self, a, &fill);
     return padded(r, self.as.text, fill, 0, n);
 }
-METHOD(text_rjust) {
-    UNUSED;
+SP_NATIVE(text_rjust) {
     const sp_text *fill;
     size_t n = missing_chars(r, self, a, &fill);
     return padded(r, self.as.text, fill, n, 0);
 }
 
-METHOD(text_zfill) {
-    UNUSED;
+SP_NATIVE(text_zfill) {
     const sp_text *text = self.as.text, *fill;
     const sp_value width[2] = {a[0], sp_value_missing()};
     size_t n = missing_chars(r, self, width, &fill);
@@ -377,8 +361,7 @@ METHOD(text_zfill) {
     return sp_sink_value(&sink);
 }
 
-METHOD(text_expandtabs) {
-    UNUSED;
+SP_NATIVE(text_expandtabs) {
     const sp_text *text = self.as.text;
     int64_t tab = optional_int(r, a[0], "expandtabs()", 8), column = 0;
     if (tab > MAX_WIDTH) sp_render_claim(r, r->limit_bytes);
@@ -421,17 +404,16 @@ static sp_value all(sp_render *r, const sp_text *text, bool (*is)(int32_t), bool
         if (!is(sp_text_char(text->data, text->n_bytes, i, &width))) return sp_value_bool(false);
     return sp_value_bool(when_empty || text->n_bytes > 0);
 }
-METHOD(text_isalpha) { return UNUSED, all(r, self.as.text, is_alpha, false); }
-METHOD(text_isdecimal) { return UNUSED, all(r, self.as.text, is_decimal, false); }
-METHOD(text_isdigit) { return UNUSED, all(r, self.as.text, is_digit, false); }
-METHOD(text_isnumeric) { return UNUSED, all(r, self.as.text, is_numeric, false); }
-METHOD(text_isalnum) { return UNUSED, all(r, self.as.text, is_alnum, false); }
-METHOD(text_isspace) { return UNUSED, all(r, self.as.text, sp_python_is_space, false); }
-METHOD(text_isprintable) { return UNUSED, all(r, self.as.text, sp_char_is_printable, true); }
-METHOD(text_isascii) { return UNUSED, all(r, self.as.text, is_ascii, true); }
+SP_NATIVE(text_isalpha) { return all(r, self.as.text, is_alpha, false); }
+SP_NATIVE(text_isdecimal) { return all(r, self.as.text, is_decimal, false); }
+SP_NATIVE(text_isdigit) { return all(r, self.as.text, is_digit, false); }
+SP_NATIVE(text_isnumeric) { return all(r, self.as.text, is_numeric, false); }
+SP_NATIVE(text_isalnum) { return all(r, self.as.text, is_alnum, false); }
+SP_NATIVE(text_isspace) { return all(r, self.as.text, sp_python_is_space, false); }
+SP_NATIVE(text_isprintable) { return all(r, self.as.text, sp_python_is_printable, true); }
+SP_NATIVE(text_isascii) { return all(r, self.as.text, is_ascii, true); }
 
-METHOD(text_isidentifier) {
-    UNUSED;
+SP_NATIVE(text_isidentifier) {
     const sp_text *text = self.as.text;
     size_t width;
     int32_t first = text->n_bytes ? sp_text_char(text->data, text->n_bytes, 0, &width) : '0';
@@ -443,10 +425,9 @@ static sp_value in_case(sp_render *r, const sp_text *text, sp_casing casing, sp_
     const sp_text *same = sp_text_recase(r, text, casing), *changed = sp_text_recase(r, text, other);
     return sp_value_bool(sp_text_eq(text, same) && !sp_text_eq(text, changed));
 }
-METHOD(text_islower) { return UNUSED, in_case(r, self.as.text, SP_CASE_LOWER, SP_CASE_UPPER); }
-METHOD(text_isupper) { return UNUSED, in_case(r, self.as.text, SP_CASE_UPPER, SP_CASE_LOWER); }
-METHOD(text_istitle) {
-    UNUSED;
+SP_NATIVE(text_islower) { return in_case(r, self.as.text, SP_CASE_LOWER, SP_CASE_UPPER); }
+SP_NATIVE(text_isupper) { return in_case(r, self.as.text, SP_CASE_UPPER, SP_CASE_LOWER); }
+SP_NATIVE(text_istitle) {
     const sp_text *text = self.as.text;
     bool cased = !sp_text_eq(sp_text_recase(r, text, SP_CASE_UPPER), sp_text_recase(r, text, SP_CASE_LOWER));
     return sp_value_bool(cased && sp_text_eq(text, sp_text_recase(r, text, SP_CASE_TITLE)));

@@ -1,6 +1,7 @@
 /* The tojson filter: Python's json.dumps. Keys that are no strings are written as strings, numbers as repr does, NaN
  * and infinities by name; what JSON has no form for is an error. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +47,7 @@ static void json_scalar(sp_sink *sink, sp_value v) {
         sp_render_fail(sink->r, "Object of type %s is not JSON serializable", sp_value_type(v));
 }
 
-static void json_key(sp_sink *sink, sp_value key, const sp_json_style *style) {
+static void json_key(sp_sink *sink, sp_value key, const sp_tojson_style *style) {
     if (key.kind == SP_V_TEXT) {
         json_text(sink, key.as.text, style->ascii);
         return;
@@ -58,7 +59,7 @@ static void json_key(sp_sink *sink, sp_value key, const sp_json_style *style) {
     sp_sink_char(sink, '"');
 }
 
-static void new_line(sp_sink *sink, const sp_json_style *style, size_t level) {
+static void new_line(sp_sink *sink, const sp_tojson_style *style, size_t level) {
     if (!style->indent) return;
     sp_sink_char(sink, '\n');
     sp_sink_repeat(sink, style->indent->data, style->indent->n_bytes, level);
@@ -76,9 +77,9 @@ static const sp_pair *sorted_pairs(sp_render *r, const sp_dict *dict) {
     return pairs;
 }
 
-static void json_any(sp_sink *sink, sp_value v, const sp_json_style *style, size_t level);
+static void json_any(sp_sink *sink, sp_value v, const sp_tojson_style *style, size_t level);
 
-static void json_dict(sp_sink *sink, const sp_dict *dict, const sp_json_style *style, size_t level) {
+static void json_dict(sp_sink *sink, const sp_dict *dict, const sp_tojson_style *style, size_t level) {
     const sp_pair *pairs = style->sort_keys ? sorted_pairs(sink->r, dict) : dict->pairs;
     sp_sink_char(sink, '{');
     for (size_t i = 0; i < dict->n; i++) {
@@ -92,7 +93,7 @@ static void json_dict(sp_sink *sink, const sp_dict *dict, const sp_json_style *s
     sp_sink_char(sink, '}');
 }
 
-static void json_list(sp_sink *sink, const sp_seq *seq, const sp_json_style *style, size_t level) {
+static void json_list(sp_sink *sink, const sp_seq *seq, const sp_tojson_style *style, size_t level) {
     sp_sink_char(sink, '[');
     for (size_t i = 0; i < seq->n; i++) {
         if (i) sp_sink_text(sink, style->item_separator);
@@ -103,7 +104,7 @@ static void json_list(sp_sink *sink, const sp_seq *seq, const sp_json_style *sty
     sp_sink_char(sink, ']');
 }
 
-static void json_any(sp_sink *sink, sp_value v, const sp_json_style *style, size_t level) {
+static void json_any(sp_sink *sink, sp_value v, const sp_tojson_style *style, size_t level) {
     sp_render_enter(sink->r);
     if (v.kind == SP_V_TEXT)
         json_text(sink, v.as.text, style->ascii);
@@ -116,4 +117,4 @@ static void json_any(sp_sink *sink, sp_value v, const sp_json_style *style, size
     sp_render_leave(sink->r);
 }
 
-void sp_sink_json(sp_sink *sink, sp_value v, const sp_json_style *style) { json_any(sink, v, style, 0); }
+void sp_sink_json(sp_sink *sink, sp_value v, const sp_tojson_style *style) { json_any(sink, v, style, 0); }

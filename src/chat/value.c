@@ -146,11 +146,6 @@ const sp_value *sp_dict_get(sp_render *r, const sp_dict *dict, sp_value key) {
     return found ? &dict->pairs[found - 1].value : NULL;
 }
 
-const sp_value *sp_dict_get_text(sp_render *r, const sp_dict *dict, const char *key) {
-    sp_text text = {.data = key, .n_bytes = strlen(key)};
-    return sp_dict_get(r, dict, sp_value_text(&text));
-}
-
 /* ---- hashing, equality, order ---- */
 
 bool sp_value_hashable(sp_value v) {

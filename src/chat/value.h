@@ -12,7 +12,6 @@
 
 #include "chat/template.h"
 #include "util/arena.h"
-#include "util/utf8.h"
 
 typedef struct sp_render sp_render;
 typedef struct sp_iter sp_iter;
@@ -76,23 +75,6 @@ typedef struct {
     } as;
 } sp_value;
 
-/* Bytes behind strings that grow by appending: the last string in it may be extended in place. */
-typedef struct {
-    size_t used_bytes;
-    size_t room_bytes;
-    char data[];
-} sp_tail;
-
-struct sp_text {
-    const char *data; /* UTF-8, not NUL-terminated */
-    size_t n_bytes;
-    size_t n_chars;
-    sp_tail *tail;            /* where data lies if it may be extended; else NULL */
-    const sp_text_span *user; /* [n_user] byte ranges that a user wrote, ascending */
-    size_t n_user;
-    bool markup; /* a safe string: + and % escape what is joined to it */
-};
-
 struct sp_seq {
     sp_value *items; /* [n] */
     size_t n;
@@ -151,7 +133,6 @@ static inline sp_value sp_value_int(int64_t i) { return (sp_value){.kind = SP_V_
 static inline sp_value sp_value_size(size_t n) { return sp_value_int((int64_t)n); }
 static inline sp_value sp_value_real(double d) { return (sp_value){.kind = SP_V_REAL, .as.real = d}; }
 static inline sp_value sp_value_text(const sp_text *t) { return (sp_value){.kind = SP_V_TEXT, .as.text = t}; }
-static inline bool sp_value_is(sp_value v, sp_value_kind kind) { return v.kind == kind; }
 static inline bool sp_value_given(sp_value v) { return v.kind != SP_V_MISSING; }
 static inline bool sp_value_is_int(sp_value v) { return v.kind == SP_V_INT || v.kind == SP_V_BOOL; }
 static inline bool sp_value_is_number(sp_value v) { return sp_value_is_int(v) || v.kind == SP_V_REAL; }
@@ -162,68 +143,6 @@ static inline double sp_value_as_real(sp_value v) {
     return v.kind == SP_V_REAL ? v.as.real : (double)sp_value_as_int(v);
 }
 
-/* ---- strings: text.c ---- */
-/* Over bytes that outlive it. */
-sp_text *sp_text_borrow(sp_arena *arena, const char *data, size_t n_bytes);
-sp_text *sp_text_copy(sp_render *r, const char *data, size_t n_bytes);
-sp_value sp_text_value(sp_render *r, const char *text); /* a copy of a C string */
-/* Bytes [from, to) of a text; both lie on character borders. */
-const sp_text *sp_text_slice(sp_render *r, const sp_text *text, size_t from, size_t to);
-const sp_text *sp_text_concat(sp_render *r, const sp_text *a, const sp_text *b);
-size_t sp_text_count(const char *data, size_t n_bytes); /* characters */
-/* Where character i_char begins; i_char <= n_chars. */
-size_t sp_text_offset(const sp_text *text, size_t i_char);
-bool sp_text_eq(const sp_text *a, const sp_text *b);
-bool sp_text_is(const sp_text *text, const char *other);
-int sp_text_compare(const sp_text *a, const sp_text *b); /* by code point, as memcmp */
-/* First (last) place of needle in bytes [from, to), or SIZE_MAX. */
-size_t sp_text_find(sp_render *r, const sp_text *text, const sp_text *needle, size_t from, size_t to);
-size_t sp_text_rfind(sp_render *r, const sp_text *text, const sp_text *needle, size_t from, size_t to);
-/* The character at byte i (< n_bytes) and how many bytes it takes. */
-int32_t sp_text_char(const char *data, size_t n_bytes, size_t i, size_t *width);
-size_t sp_text_encode(int32_t c, char out[4]);
-bool sp_python_is_space(int32_t c);   /* Python's str.isspace of one character */
-bool sp_python_is_word(int32_t c);    /* \w of a Python regular expression */
-bool sp_char_is_printable(int32_t c); /* Python's str.isprintable of one character */
-/* The borders that strip leaves: chars NULL means white space. */
-void sp_text_strip_range(const sp_text *text, const sp_text *chars, bool left, bool right, size_t *from, size_t *to);
-
-/* ---- building strings: text.c ---- */
-/* A string under construction; `heap` set: the bytes go there instead of into the arena. */
-typedef struct {
-    sp_render *r;
-    sp_buf *heap;
-    char *data;
-    size_t n_bytes;
-    size_t room_bytes;
-    sp_text_span *user;
-    size_t n_user;
-    size_t room_user;
-} sp_sink;
-void sp_sink_bytes(sp_sink *sink, const char *data, size_t n_bytes, bool user);
-void sp_sink_cstr(sp_sink *sink, const char *text);
-void sp_sink_char(sp_sink *sink, char c);
-void sp_sink_repeat(sp_sink *sink, const char *unit, size_t n_bytes, size_t times);
-void sp_sink_code(sp_sink *sink, int32_t c, bool user); /* one character */
-void sp_sink_text(sp_sink *sink, const sp_text *text);
-void sp_sink_slice(sp_sink *sink, const sp_text *text, size_t from, size_t to);
-const sp_text *sp_sink_finish(sp_sink *sink);
-sp_value sp_sink_value(sp_sink *sink);
-
-/* ---- writing values: repr.c, tojson.c ---- */
-void sp_sink_str(sp_sink *sink, sp_value v);  /* Python's str() */
-void sp_sink_repr(sp_sink *sink, sp_value v); /* Python's repr() */
-const sp_text *sp_value_str(sp_render *r, sp_value v);
-void sp_sink_escape(sp_sink *sink, sp_value v); /* & < > " ' as HTML entities, unless it is markup */
-typedef struct {
-    bool ascii;
-    bool sort_keys;
-    const sp_text *indent; /* NULL: one line */
-    const sp_text *item_separator;
-    const sp_text *key_separator;
-} sp_json_style;
-void sp_sink_json(sp_sink *sink, sp_value v, const sp_json_style *style);
-
 /* ---- collections and comparison: value.c ---- */
 sp_value sp_value_from_json(sp_render *r, const json_t *json, bool user);
 sp_value sp_value_list(sp_render *r, size_t n); /* n items, all None until filled through sp_value_items */
@@ -232,7 +151,6 @@ static inline sp_value *sp_value_items(sp_value v) { return v.as.seq->items; }
 sp_dict *sp_dict_new(sp_render *r);
 void sp_dict_set(sp_render *r, sp_dict *dict, sp_value key, sp_value value);
 const sp_value *sp_dict_get(sp_render *r, const sp_dict *dict, sp_value key);
-const sp_value *sp_dict_get_text(sp_render *r, const sp_dict *dict, const char *key);
 bool sp_value_hashable(sp_value v);
 uint64_t sp_value_hash(sp_render *r, sp_value v); /* of a hashable one; fails on others */
 bool sp_value_truth(sp_render *r, sp_value v);
@@ -273,6 +191,5 @@ typedef struct {
 } sp_items;
 void sp_items_add(sp_render *r, sp_items *list, sp_value v);
 sp_value sp_items_list(sp_render *r, const sp_items *list);
-sp_value sp_items_tuple(sp_render *r, const sp_items *list);
 
 #endif
