@@ -151,9 +151,9 @@ static bool check_dims(const sp_config *c, sp_draft *draft, const char *kv_key, 
                        sp_error *err) {
     sp_arch *a = draft->arch;
     if (a->n_heads % a->n_kv_heads) return sp_config_fail(c, kv_key, "a divisor of the number of heads", err);
-    if (a->head_dim == 0 || a->head_dim % 2)
-        return sp_fail(err, SP_ERR_INPUT, "%s: %s%s: heads of %zu dims, want an even number", c->file, c->inside,
-                       head_dim_key, a->head_dim);
+    if (a->head_dim == 0 || a->head_dim % 2 || a->head_dim > HEAD_DIM_MAX)
+        return sp_fail(err, SP_ERR_INPUT, "%s: %s%s: heads of %zu dims, want an even number up to %d", c->file,
+                       c->inside, head_dim_key, a->head_dim, HEAD_DIM_MAX);
     if (a->n_heads * a->head_dim > WIDTH_MAX)
         return sp_fail(err, SP_ERR_INPUT, "%s: %zu heads of %zu dims, want at most %d in all", c->file, a->n_heads,
                        a->head_dim, WIDTH_MAX);

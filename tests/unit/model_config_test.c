@@ -216,6 +216,7 @@ static const struct {
     {"llama3", "head_dim", "15", SP_ERR_INPUT, "head_dim: heads of 15 dims, want an even number"},
     {"llama3", "head_dim", "100000", SP_ERR_INPUT, "head_dim is 100000"},
     {"llama-bias", "num_attention_heads", "6", SP_ERR_INPUT, "num_attention_heads is 6, want a divisor of hidden_size"},
+    {"llama-bias", "hidden_size", "262144", SP_ERR_INPUT, "dims, want an even number up to 16384"},
     {"llama3", "max_position_embeddings", NULL, SP_ERR_INPUT, "max_position_embeddings is absent"},
     {"llama3", "rms_norm_eps", NULL, SP_ERR_INPUT, "rms_norm_eps is absent"},
     {"llama3", "rms_norm_eps", "-1e-5", SP_ERR_INPUT, "rms_norm_eps is -1"},
