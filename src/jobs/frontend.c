@@ -65,7 +65,7 @@ void sp_frontend_deinit(sp_frontend *frontend) {
     *frontend = (sp_frontend){0};
 }
 
-/* [system if given, user] as messages; the caller owns the list. */
+/* The prompt as messages; the caller owns the list. */
 static json_t *prompt_messages(const sp_request *request) {
     json_t *messages = json_array();
     if (request->system)
@@ -87,7 +87,10 @@ static sp_row_code raw_prompt(const sp_frontend *frontend, const sp_request *req
                               sp_ids *ids, sp_buf *rendered, sp_error *err) {
     sp_encode_options encode = {.add_special = true, .plain_text = options->plain_text};
     if (!refuse_without_template(request, err)) return SP_ROW_INVALID_REQUEST;
-    if (rendered && !sp_buf_add(rendered, request->prompt, request->prompt_bytes)) return SP_ROW_INVALID_REQUEST;
+    if (rendered && !sp_buf_add(rendered, request->prompt, request->prompt_bytes)) {
+        sp_fail(err, SP_ERR_MEMORY, "prompt: no memory for its %zu bytes", request->prompt_bytes);
+        return SP_ROW_INVALID_REQUEST;
+    }
     return sp_tokenizer_encode(frontend->tokenizer, request->prompt, request->prompt_bytes, &encode, ids, err)
                ? SP_ROW_OK
                : SP_ROW_INVALID_REQUEST;

@@ -17,18 +17,18 @@ typedef struct {
 } sp_frontend;
 
 typedef struct {
-    bool plain_text; /* control tokens in message text are ordinary text */
-    bool no_generation_prompt;
-    bool add_special; /* for raw text: the tokenizer's special tokens around it */
-    bool any_tools;   /* render tools whether the template reads them or not (as transformers) */
-    int64_t now_s;    /* what templates see as today; 0: the clock */
+    bool plain_text;           /* control tokens in message text are ordinary text */
+    bool no_generation_prompt; /* render without the opening of the assistant's turn */
+    bool any_tools;            /* render tools whether the template reads them or not (as transformers) */
+    int64_t now_s;             /* what templates see as today; 0: the clock */
 } sp_prompt_options;
 
-/* For a model (its directory or GGUF file). */
+/* For a model (its directory or GGUF file), which is not borrowed. False with err filled and *frontend empty:
+ * SP_ERR_INPUT for files that are missing or wrong, SP_ERR_SUPPORT for what is not known. */
 bool sp_frontend_open_model(sp_frontend *frontend, const sp_model *model, sp_error *err) SP_MUST_CHECK;
-/* For a directory with tokenizer.json and tokenizer_config.json alone. */
+/* The same for a directory with tokenizer.json and tokenizer_config.json alone. */
 bool sp_frontend_open_dir(sp_frontend *frontend, const char *dir, sp_error *err) SP_MUST_CHECK;
-void sp_frontend_deinit(sp_frontend *frontend);
+void sp_frontend_deinit(sp_frontend *frontend); /* an empty one is fine */
 
 /* Appends the prompt's ids; rendered (may be NULL) receives the text they come from. SP_ROW_OK, or the code with err
  * filled. */

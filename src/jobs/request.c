@@ -12,7 +12,14 @@
 #include "util/json.h"
 #include "util/size.h"
 
-enum { MAX_STOPS = 64, MAX_STOP_BYTES = 4096, MAX_TOP_LOGPROBS = 20, MAX_BIASES = 4096, MAX_ID_BYTES = 512 };
+enum {
+    MAX_STOPS = 64,
+    MAX_STOP_BYTES = 4096,
+    MAX_TOP_LOGPROBS = 20,
+    MAX_BIASES = 4096,
+    MAX_BIAS = 100,
+    MAX_ID_BYTES = 512
+};
 
 static const char *const code_names[] = {
     [SP_ROW_OK] = "ok",
@@ -31,6 +38,7 @@ sp_decoding sp_decoding_default(void) { return (sp_decoding){.max_tokens = 256, 
 
 /* ---- single fields ---- */
 
+/* "<field>: <value> found, <want> wanted". */
 static bool refuse(sp_error *err, const char *field, const json_t *value, const char *want) {
     char found[80];
     return sp_fail(err, SP_ERR_INPUT, "%s: %s found, %s wanted", field, sp_json_shown(value, found, sizeof found),
@@ -80,8 +88,8 @@ static bool take_top_p(sp_request *request, const char *field, const json_t *val
 
 static bool take_top_k(sp_request *request, const char *field, const json_t *value, sp_error *err) {
     int64_t n = 0;
-    if (!read_integer(value, field, -1, INT32_MAX, &n, err))
-        return false; /* -1 is the ecosystem's other word for off */
+    /* -1 is the ecosystem's other word for off */
+    if (!read_integer(value, field, -1, INT32_MAX, &n, err)) return false;
     request->decoding.top_k = n > 0 ? (size_t)n : 0;
     return true;
 }
@@ -107,16 +115,17 @@ static bool take_top_logprobs(sp_request *request, const char *field, const json
 static bool take_stop(sp_request *request, const char *field, const json_t *value, sp_error *err) {
     bool single = json_is_string(value);
     size_t n = single ? 1 : json_array_size(value);
-    if (!single && (!json_is_array(value) || n > MAX_STOPS))
-        return refuse(err, field, value, "a string or a list of at most 64");
+    char want[80];
+    snprintf(want, sizeof want, "a string or a list of at most %d", MAX_STOPS);
+    if (!single && (!json_is_array(value) || n > MAX_STOPS)) return refuse(err, field, value, want);
+    snprintf(want, sizeof want, "a string of 1 to %d bytes", MAX_STOP_BYTES);
     request->decoding.n_stop = n;
     request->decoding.stop = SP_ARENA_ARRAY(&request->arena, const char *, n);
     request->decoding.stop_bytes = SP_ARENA_ARRAY(&request->arena, size_t, n);
     for (size_t i = 0; i < n; i++) {
         const json_t *item = single ? value : json_array_get(value, i);
         size_t n_bytes = json_string_length(item);
-        if (!json_is_string(item) || n_bytes == 0 || n_bytes > MAX_STOP_BYTES)
-            return refuse(err, field, item, "a string of 1 to 4096 bytes");
+        if (!json_is_string(item) || n_bytes == 0 || n_bytes > MAX_STOP_BYTES) return refuse(err, field, item, want);
         request->decoding.stop[i] = json_string_value(item);
         request->decoding.stop_bytes[i] = n_bytes;
     }
@@ -129,8 +138,9 @@ static int compare_bias(const void *a, const void *b) {
 }
 
 static bool take_logit_bias(sp_request *request, const char *field, const json_t *value, sp_error *err) {
-    if (!json_is_object(value) || json_object_size(value) > MAX_BIASES)
-        return refuse(err, field, value, "an object of at most 4096 token ids");
+    char want[80];
+    snprintf(want, sizeof want, "an object of at most %d token ids", MAX_BIASES);
+    if (!json_is_object(value) || json_object_size(value) > MAX_BIASES) return refuse(err, field, value, want);
     sp_decoding *decoding = &request->decoding;
     decoding->bias = SP_ARENA_ARRAY(&request->arena, sp_logit_bias, json_object_size(value));
     const char *key;
@@ -140,8 +150,9 @@ static bool take_logit_bias(sp_request *request, const char *field, const json_t
         long id = strtol(key, &end, 10);
         double bias = 0;
         if (*key < '0' || *key > '9' || *end || id > INT32_MAX)
-            return sp_fail(err, SP_ERR_INPUT, "%s: key '%.40s' found, a token id wanted", field, key);
-        if (!read_number(item, field, -100, 100, &bias, err)) return false;
+            return sp_fail(err, SP_ERR_INPUT, "%s: key '%s' found, a token id wanted", field,
+                           sp_printable(key, strlen(key), want, sizeof want));
+        if (!read_number(item, field, -MAX_BIAS, MAX_BIAS, &bias, err)) return false;
         decoding->bias[decoding->n_bias++] = (sp_logit_bias){(int32_t)id, (float)bias};
     }
     qsort(decoding->bias, decoding->n_bias, sizeof *decoding->bias, compare_bias);
@@ -174,7 +185,7 @@ static bool take_kwargs(sp_request *request, const char *field, const json_t *va
 static bool take_tool_choice(sp_request *request, const char *field, const json_t *value, sp_error *err) {
     (void)request;
     const char *text = json_string_value(value);
-    return (text && (!strcmp(text, "none") || !strcmp(text, "auto"))) ||
+    return (text && (strcmp(text, "none") == 0 || strcmp(text, "auto") == 0)) ||
            refuse(err, field, value, "\"none\" or \"auto\"");
 }
 
@@ -361,7 +372,7 @@ static bool read_batch(sp_request *request, sp_error *err) {
         for (size_t i = 0; i < sizeof known / sizeof *known; i++) found |= strcmp(key, known[i]) == 0;
         if (!found && !json_is_null(value)) {
             char name[80];
-            return sp_fail(err, SP_ERR_INPUT, "%s: unknown field beside body",
+            return sp_fail(err, SP_ERR_INPUT, "%s: unknown field beside body, remove it",
                            sp_printable(key, strlen(key), name, sizeof name));
         }
     }
@@ -403,8 +414,11 @@ static bool name_row(sp_request *request, sp_error *err) {
     const json_t *id = json_object_get(request->line, "custom_id");
     if (is_absent(id)) return true;
     if (!json_is_string(id) || json_string_length(id) == 0 || json_string_length(id) > MAX_ID_BYTES ||
-        strlen(json_string_value(id)) != json_string_length(id))
-        return refuse(err, "custom_id", id, "a string of 1 to 512 bytes");
+        strlen(json_string_value(id)) != json_string_length(id)) {
+        char want[80];
+        snprintf(want, sizeof want, "a string of 1 to %d bytes without NUL", MAX_ID_BYTES);
+        return refuse(err, "custom_id", id, want);
+    }
     request->custom_id = json_string_value(id);
     return true;
 }
@@ -423,7 +437,7 @@ sp_row_code sp_request_parse(sp_request *request, const sp_line *line, const sp_
     bool is_wide = false;
     snprintf(what, sizeof what, "line %zu", line->i_line);
     if (line->too_long)
-        sp_fail(err, SP_ERR_INPUT, "%s: longer than %d MB", what, SP_INPUT_LINE_BYTES >> 20);
+        sp_fail(err, SP_ERR_INPUT, "%s: longer than %d MB; split the row", what, SP_INPUT_LINE_BYTES >> 20);
     else
         request->line = sp_json_parse_wide(line->text, line->n_bytes, what, &is_wide, err);
     bool named = name_row(request, err);

@@ -29,7 +29,7 @@ typedef enum {
 } sp_row_code;
 const char *sp_row_code_name(sp_row_code code);
 
-enum { SP_TEMPERATURE_MAX = 100 };
+enum { SP_TEMPERATURE_MAX = 100 }; /* beyond it every token is as likely as any other */
 
 /* How a row is decoded: from its own fields, else from the command's defaults. */
 typedef struct {
@@ -64,7 +64,7 @@ typedef struct {
     sp_decoding decoding;
 } sp_request;
 
-/* The command's defaults; sp_decoding_default() is what PRODUCT says. */
+/* What a row is decoded with when neither it nor the command says anything: 256 new tokens, greedy. */
 sp_decoding sp_decoding_default(void);
 
 /* Parses a line. *shape is UNKNOWN before the first valid row and set by it. On failure returns the code and fills

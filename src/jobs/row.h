@@ -20,6 +20,7 @@ typedef struct {
     int32_t *ids; /* [n], heap */
     size_t n;
 } sp_stop_ids;
+/* Negative ids (none) and ids that are there already are passed over. */
 void sp_stop_ids_add(sp_stop_ids *stops, int32_t id);
 bool sp_stop_ids_has(const sp_stop_ids *stops, int32_t id);
 
@@ -40,12 +41,14 @@ typedef struct {
     uint64_t started_ns, finished_ns, first_token_ns;
 } sp_row;
 
-/* Takes the request and the prompt's ids (ownership moves in, also on failure). */
+/* Takes the request and the prompt's ids (ownership moves in, also on failure); borrows the tokenizer. NULL with
+ * SP_ERR_MEMORY. */
 sp_row *sp_row_new(sp_request *request, sp_ids *prompt, size_t max_new, const sp_tokenizer *tokenizer,
                    int64_t default_seed, sp_error *err) SP_MUST_CHECK;
-void sp_row_free(sp_row *row);
+void sp_row_free(sp_row *row); /* NULL is fine */
 
-/* Adds a generated token and decides whether the row is finished. False with err on a token that cannot be decoded. */
+/* Adds a generated token and decides whether the row is finished. False with SP_ERR_MEMORY when its text does not fit.
+ */
 bool sp_row_push(sp_row *row, const sp_sample *sample, const sp_stop_ids *stops, sp_error *err) SP_MUST_CHECK;
 
 /* Where the earliest of the row's stop strings begins in text at or after `from`; SIZE_MAX: nowhere. */
