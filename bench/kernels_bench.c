@@ -3,12 +3,14 @@
  * Sections: gemm (matrices of a 70B model at 32, 128 and 512 tokens), tune (a few seconds' worth of the same), small
  * (those of SmolLM2-135M), one (few tokens over weights far bigger than any cache, BF16 and quantized). A line is the
  * best of several repetitions, each paired with a burst of the ISA's peak (register-only multiply-adds on every thread)
- * or a plain read of the same weights, so that a ratio compares moments close together. */
+ * or a plain read of the same weights, so that a ratio compares moments close together. --panels: the weights are in
+ * panel form. */
 #include "bench/kernels_bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "kernels/ops.h"
@@ -168,6 +170,7 @@ typedef struct {
     sp_pool *pool;
     const char *isa;
     uint8_t *weights; /* of at least the greatest matrix */
+    bool panels;      /* take the weights to be in panel form; numbers are numbers */
 } bench;
 
 static void fill_weights(uint8_t *w, size_t n_bytes) {
@@ -183,6 +186,7 @@ static double larger(double a, double b) { return a > b ? a : b; }
 
 static void line(const bench *b, sp_format_id id, size_t n_rows, size_t k, size_t n_tokens) {
     const sp_format *format = sp_format_get(id);
+    if (b->panels && sp_panel_rows(b->device, format, k) == 0) return;
     const size_t row_bytes = k / format->block_elems * format->block_bytes;
     float *x = aligned_alloc(64, sp_round_up(n_tokens * k * sizeof *x, 64));
     float *y = aligned_alloc(64, sp_round_up(n_tokens * n_rows * sizeof *y, 64));
@@ -190,7 +194,14 @@ static void line(const bench *b, sp_format_id id, size_t n_rows, size_t k, size_
     SP_CHECK(x && y && packed);
     for (size_t i = 0; i < n_tokens * k; i++) x[i] = (float)(i % 17) * 0.125f - 1.0f;
     memset(y, 0, n_tokens * n_rows * sizeof *y);
-    const sp_linear job = {format, b->weights, row_bytes, n_rows, k, NULL, false, y, n_rows};
+    const sp_linear job = {.format = format,
+                           .w = b->weights,
+                           .row_bytes = row_bytes,
+                           .panels = b->panels,
+                           .n_rows = n_rows,
+                           .k = k,
+                           .y = y,
+                           .ldy = n_rows};
     double rate = 0, pack_rate = 0, peak = 0, read = 0;
     const double flop = 2.0 * (double)n_rows * (double)k * (double)n_tokens;
     const size_t inner = 1 + (size_t)(2e8 / flop);
@@ -266,13 +277,13 @@ static void list_better(const char *isa, char *out, size_t out_bytes) {
     }
 }
 
-static void bench_isa(sp_pool *pool, const char *isa, const char *section, uint8_t *weights) {
+static void bench_isa(sp_pool *pool, const char *isa, const char *section, bool panels, uint8_t *weights) {
     char better[100];
     sp_error err = {0};
     list_better(isa, better, sizeof better);
     sp_device *device = sp_device_open_cpu(pool, SP_MODE_BF16, better, &err);
     SP_CHECK(device != NULL);
-    const bench b = {device, pool, isa, weights};
+    const bench b = {device, pool, isa, weights, panels};
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
         if (!section || strcmp(section, sections[i].name) == 0) sections[i].run(&b);
     sp_device_close(device);
@@ -281,11 +292,14 @@ static void bench_isa(sp_pool *pool, const char *isa, const char *section, uint8
 int kernels_bench(int argc, char **argv) {
     const char *section = NULL, *only_isa = NULL;
     size_t n_threads = 0;
+    bool panels = false;
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--isa") == 0 && i + 1 < argc)
             only_isa = argv[++i];
         else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc)
             n_threads = strtoul(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--panels") == 0)
+            panels = true;
         else
             section = argv[i];
     }
@@ -293,13 +307,14 @@ int kernels_bench(int argc, char **argv) {
     sp_pool *pool = sp_pool_new(n_threads, &err);
     if (!pool) return fprintf(stderr, "%s\n", err.text), EXIT_FAILURE;
     const size_t n_bytes = (size_t)28672 * 8192 * sizeof(float);
-    uint8_t *weights = aligned_alloc(4096, n_bytes);
+    uint8_t *weights = aligned_alloc(2 << 20, n_bytes);
     SP_CHECK(weights != NULL);
+    madvise(weights, n_bytes, MADV_HUGEPAGE); /* as the engine's weights lie */
     fill_weights(weights, n_bytes);
     printf("%zu threads\n", sp_pool_n_threads(pool));
     for (const char *const *name = sp_device_isa_names(); *name; name++)
         if (sp_device_isa_usable(*name) && (only_isa ? strcmp(only_isa, *name) == 0 : strcmp(*name, "scalar") != 0))
-            bench_isa(pool, *name, section, weights);
+            bench_isa(pool, *name, section, panels, weights);
     free(weights);
     sp_pool_free(pool);
     return EXIT_SUCCESS;

@@ -37,6 +37,10 @@ typedef struct {
     size_t row_tile;      /* rows of a part are best a multiple of this */
     size_t token_tile;    /* tokens too, where a part does not hold them all */
     size_t scratch_bytes; /* that run needs */
+    /* Panel form (kernels/ops.h) of row_tile rows; NULL where this ISA has none. panel_form changes one tile at w, in
+     * place; scratch holds row_tile rows of k bf16 and a cache line each. panel_row reads back row r of a tile. */
+    void (*panel_form)(const sp_format *format, void *w, size_t k, void *scratch);
+    void (*panel_row)(const void *tile, size_t k, size_t r, sp_bf16 *out);
     size_t (*packed_bytes)(sp_mode mode, size_t n_tokens, size_t k);
     /* Packs columns [k0, k0 + n_cols) of one token's k activations (row[0] is column k0) as token t of n_tokens. k0 is
      * a multiple of SP_PACK_COLS, n_cols too unless k0 + n_cols == k: that last part also writes the padding past k.

@@ -14,6 +14,7 @@ enum {
     TASKS_PER_THREAD = 8, /* of a large product: the last task's wait is then under an eighth of the whole */
     MAX_STRIP_ROWS = 256, /* more rows to a task gain nothing: a panel is smaller */
     PACK_TASK_ELEMS = 16384,
+    PANEL_COLS = 32, /* the block of the canonical order */
 };
 
 size_t sp_packed_bytes(const sp_device *device, size_t n_tokens, size_t k) {
@@ -88,4 +89,40 @@ void sp_op_linear(sp_device *device, const sp_linear *jobs, size_t n_jobs, const
         run.first_strip[j + 1] = run.first_strip[j] + sp_div_up(jobs[j].n_rows, run.strip_rows);
     }
     sp_pool_run(device->pool, run.first_strip[n_jobs] * run.n_spans, linear_task, &run);
+}
+
+/* ---- panel form ---- */
+
+size_t sp_panel_rows(const sp_device *device, const sp_format *format, size_t k) {
+    const bool narrow = format->id == SP_FMT_BF16 || format->id == SP_FMT_F16;
+    return device->mode == SP_MODE_BF16 && device->linear->panel_form && narrow && k % PANEL_COLS == 0
+               ? device->linear->row_tile
+               : 0;
+}
+
+typedef struct {
+    const sp_device *device;
+    const sp_format *format;
+    uint8_t *w;
+    size_t panel_bytes, k;
+} panel_run;
+
+static void panel_task(void *ctx, size_t i_task, size_t i_thread) {
+    const panel_run *run = ctx;
+    run->device->linear->panel_form(run->format, run->w + i_task * run->panel_bytes, run->k,
+                                    run->device->scratch[i_thread]);
+}
+
+void sp_op_panels(sp_device *device, const sp_format *format, void *w, size_t n_rows, size_t k) {
+    const size_t panel_rows = sp_panel_rows(device, format, k);
+    assert(panel_rows > 0 && (uintptr_t)w % 64 == 0);
+    sp_device_scratch(device, panel_rows * (k * sizeof(sp_bf16) + 64));
+    panel_run run = {device, format, w, panel_rows * k * sizeof(sp_bf16), k};
+    sp_pool_run(device->pool, n_rows / panel_rows, panel_task, &run);
+}
+
+void sp_panel_row(const sp_device *device, const void *w, size_t k, size_t i_row, sp_bf16 *out) {
+    const size_t panel_rows = device->linear->row_tile;
+    const uint8_t *panel = (const uint8_t *)w + i_row / panel_rows * panel_rows * k * sizeof(sp_bf16);
+    device->linear->panel_row(panel, k, i_row % panel_rows, out);
 }

@@ -20,15 +20,28 @@ size_t sp_packed_bytes(const sp_device *device, size_t n_tokens, size_t k);
 /* packed <- x [n_tokens, k]; in bf16 mode each value rounded to bf16. */
 void sp_op_pack(sp_device *device, const float *x, size_t ldx, size_t n_tokens, size_t k, void *packed);
 
+/* Weights that stay in memory need not lie as in the file. In panel form every whole panel of sp_panel_rows rows holds
+ * its weights as bf16 in the order in which products read them, in the memory that its rows took; rows past the last
+ * whole panel stay as they are. Results are the same bytes, sooner: nothing is transposed in a pass. What the form is
+ * belongs to the device's ISA. */
+
+/* Rows of a panel of such a matrix; 0: it has no panel form (quantized, fp32 mode, k not whole blocks, the ISA). */
+size_t sp_panel_rows(const sp_device *device, const sp_format *format, size_t k);
+/* w [n_rows, k], row after row and 64-byte aligned, into panel form, in place. */
+void sp_op_panels(sp_device *device, const sp_format *format, void *w, size_t n_rows, size_t k);
+/* out <- row i_row of w [n_rows, k] in panel form; i_row lies in a whole panel. */
+void sp_panel_row(const sp_device *device, const void *w, size_t k, size_t i_row, sp_bf16 *out);
+
 typedef struct {
     const sp_format *format;
-    const void *w;    /* [n_rows, k] as it lies in the file, any alignment */
-    size_t row_bytes; /* bytes from row to row */
+    const void *w;    /* [n_rows, k] as it lies in the file, any alignment; or in panel form */
+    size_t row_bytes; /* bytes from row to row, of the file's form; in panel form no gaps */
     size_t n_rows, k;
     const float *bias; /* [n_rows] or NULL */
     bool add;          /* y += instead of y = */
     float *y;          /* y[t * ldy + row] = dot(w[row], x[t]) + bias[row] */
     size_t ldy;
+    bool panels; /* w is in panel form */
 } sp_linear;
 
 /* Runs n_jobs products over the same packed activations [n_tokens, k] in one fork-join (q, k and v; gate and up). */

@@ -4,7 +4,7 @@
  *     check_linear --quick                 a part of them, for an emulated processor
  *     check_linear --isa NAME              of one ISA; exit 77 where it is missing
  *     check_linear --write-hashes FILE     the committed hashes of outputs, from the plain restatement
- *     check_linear --bench [SECTION] [--isa NAME] [--threads N]
+ *     check_linear --bench [SECTION] [--isa NAME] [--threads N] [--panels]
  *
  * Inputs are drawn from a counter-based generator keyed by the case, so every machine sees the same ones, and the
  * hashes in tests/golden/kernels/linear_hashes.txt hold machines with different ISAs to the same bytes. Weights end at
@@ -212,8 +212,8 @@ static bool same(float a, float b) {
 }
 
 /* y [n_tokens, ldy] before a guard page, its gaps filled with a mark that must stay. */
-static bool run_case(sp_device *device, const inputs *in, size_t ldy, bool two_jobs, char *detail,
-                     size_t detail_bytes) {
+static bool run_case(sp_device *device, const inputs *in, size_t ldy, bool two_jobs, const uint8_t *panels,
+                     char *detail, size_t detail_bytes) {
     const test_case *c = &in->c;
     const float mark = -12345.75f;
     const size_t n_out = (c->n_tokens - 1) * ldy + c->n_rows;
@@ -227,8 +227,16 @@ static bool run_case(sp_device *device, const inputs *in, size_t ldy, bool two_j
     memset(packed, 0xff, sp_packed_bytes(device, c->n_tokens, c->k)); /* stale bytes are NaN */
     sp_op_pack(device, in->x, c->k, c->n_tokens, c->k, packed);
     const size_t cut = two_jobs ? c->n_rows / 3 : 0; /* the same matrix as two jobs of uneven size */
-    const sp_linear whole = {
-        sp_format_get(c->format), in->w, in->row_bytes, c->n_rows, c->k, c->bias ? in->bias : NULL, c->add, y, ldy};
+    const sp_linear whole = {.format = sp_format_get(c->format),
+                             .w = panels ? panels : in->w,
+                             .row_bytes = in->row_bytes,
+                             .n_rows = c->n_rows,
+                             .k = c->k,
+                             .bias = c->bias ? in->bias : NULL,
+                             .add = c->add,
+                             .y = y,
+                             .ldy = ldy,
+                             .panels = panels != NULL};
     sp_linear jobs[2] = {whole, whole};
     jobs[0].n_rows = cut;
     jobs[1].n_rows = c->n_rows - cut;
@@ -245,6 +253,31 @@ static bool run_case(sp_device *device, const inputs *in, size_t ldy, bool two_j
     }
     free(packed);
     unmap_before_guard((uint8_t *)y, mapping_bytes);
+    return good;
+}
+
+/* The same with the weights in panel form, before a guard page; and rows read back. True where it has none. */
+static bool run_panels(sp_device *device, const inputs *in, size_t ldy, char *detail, size_t detail_bytes) {
+    const test_case *c = &in->c;
+    const sp_format *format = sp_format_get(c->format);
+    const size_t panel_rows = sp_panel_rows(device, format, c->k), row_bytes = c->k * sizeof(sp_bf16);
+    if (panel_rows == 0 || in->row_bytes != row_bytes) return true;
+    size_t mapping_bytes;
+    uint8_t *w = map_before_guard(c->n_rows * row_bytes, &mapping_bytes);
+    memcpy(w, in->w, c->n_rows * row_bytes);
+    sp_op_panels(device, format, w, c->n_rows, c->k);
+    bool good = run_case(device, in, ldy, false, w, detail, detail_bytes);
+    float *want = new_floats(c->k);
+    sp_bf16 *row = new_floats(c->k);
+    for (size_t r = 0; good && r < c->n_rows / panel_rows * panel_rows; r++) {
+        sp_panel_row(device, w, c->k, r, row);
+        format->to_f32(in->w + r * row_bytes, c->k, want);
+        for (size_t i = 0; good && i < c->k; i++) good = row[i] == sp_bf16_from_f32(want[i]);
+        if (!good) snprintf(detail, detail_bytes, "row %zu comes back from its panel as another", r);
+    }
+    free(row);
+    free(want);
+    unmap_before_guard(w, mapping_bytes);
     return good;
 }
 
@@ -330,7 +363,9 @@ static void check_case(const devices *all, const test_case *c, uint64_t seed) {
     for (size_t i = 0; i < all->n; i++) {
         sp_device *device = all->device[i][c->mode];
         if (!device || beyond_emulator(c, all->name[i])) continue;
-        const bool good = run_case(device, &in, c->n_rows + seed % 5, seed % 3 == 0, detail, sizeof detail);
+        bool good = run_case(device, &in, c->n_rows + seed % 5, seed % 3 == 0, NULL, detail, sizeof detail);
+        verdict(good, all->name[i], what, detail);
+        good = run_panels(device, &in, c->n_rows + seed % 5, detail, sizeof detail);
         verdict(good, all->name[i], what, detail);
     }
     inputs_deinit(&in);
@@ -400,6 +435,22 @@ static void check_large(const devices *all) {
     }
 }
 
+/* Panel form: every number of tokens that a pass may end in, panels whole and with a rest. */
+static void check_panels(const devices *all, bool quick) {
+    static const size_t shapes[][2] = {{64, 576}, {150, 96}, {33, 1120}, {7, 32}, {300, 288}};
+    for (size_t n_tokens = 1; n_tokens <= 70; n_tokens += quick ? 9 : 1) {
+        const size_t *shape = shapes[n_tokens % 5];
+        const test_case c = {.format = n_tokens % 7 == 0 ? SP_FMT_F16 : SP_FMT_BF16,
+                             .n_rows = shape[0],
+                             .k = shape[1],
+                             .n_tokens = n_tokens,
+                             .kind = n_tokens % 7 && n_tokens % 2 ? VALUES_WIDE : VALUES_PLAIN,
+                             .bias = n_tokens % 3 == 0,
+                             .add = n_tokens % 4 == 0};
+        check_case(all, &c, 3000 + n_tokens);
+    }
+}
+
 /* ---- hashes that are the same on every machine ---- */
 
 static uint64_t hash_floats(const float *x, size_t n) { /* FNV-1a over 32-bit words */
@@ -455,8 +506,8 @@ static void check_hashes(const devices *all) {
         verdict(known && want == hash_floats(in.expected, c.n_rows * c.n_tokens), "reference", what, "other bytes");
         for (size_t j = 0; j < all->n; j++) {
             if (!all->device[j][c.mode] || beyond_emulator(&c, all->name[j])) continue;
-            verdict(run_case(all->device[j][c.mode], &in, c.n_rows, false, detail, sizeof detail), all->name[j], what,
-                    detail);
+            verdict(run_case(all->device[j][c.mode], &in, c.n_rows, false, NULL, detail, sizeof detail), all->name[j],
+                    what, detail);
         }
         inputs_deinit(&in);
     }
@@ -477,6 +528,7 @@ static int check_all(bool quick, const char *only) {
         devices_open(&all, pool, only);
         check_shapes(&all, quick);
         check_random(&all, quick);
+        check_panels(&all, quick);
         if (!quick && i == 0) check_large(&all);
         if (i == 0) check_hashes(&all);
         devices_close(&all);

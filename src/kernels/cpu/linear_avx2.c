@@ -49,6 +49,9 @@ static inline void split(const words *dwords, words *even, words *odd) {
 #define CHAIN 16
 #define TILE_VECTORS 2
 #define TILE_TOKENS 6
+#define FLOW_TOKENS 6
+#define BOTH_TOKENS 2
+#define MEMORY_TOKENS 2
 #define PANEL_TILES 4
 #define DIRECT_TOKENS 8
 #define ISA_NAME "avx2"

@@ -45,6 +45,9 @@ static inline void pack_block(sp_mode mode, const float *restrict x, word *restr
 #define CHAIN 8
 #define TILE_VECTORS 2
 #define TILE_TOKENS 6
+#define FLOW_TOKENS 8
+#define BOTH_TOKENS 0
+#define MEMORY_TOKENS 5
 #define PANEL_TILES 4
 #define DIRECT_TOKENS 8
 #define ISA_NAME "avx512bf16"

@@ -42,6 +42,9 @@ static inline void split(const words *dwords, words *even, words *odd) {
 #define CHAIN 16
 #define TILE_VECTORS 2
 #define TILE_TOKENS 6
+#define FLOW_TOKENS 6
+#define BOTH_TOKENS 6
+#define MEMORY_TOKENS 3
 #define PANEL_TILES 8
 #define DIRECT_TOKENS 8
 #define ISA_NAME "neon"

@@ -8,20 +8,28 @@
  * and every ISA arrives at the same bytes. A *word* is what a lane multiplies in one instruction: an fp32 number, or,
  * for VDPBF16PS, a pair of bf16 two places apart (docs/decisions/001-vdpbf16ps.md). A chain has CHAIN words a block.
  *
- *     packed activations   [token][block][e, o][CHAIN] words, a cache line between tokens so that they do not share
- * sets panel of weights     [tile][block][e, o][CHAIN][TILE_ROWS] words
+ *     packed activations   [token][block][e, o][CHAIN] words, a cache line between tokens: they do not share sets
+ *     a tile of weights    wide:  [block][e, o][CHAIN][TILE_ROWS] words
+ *                          tight: [block][16][TILE_ROWS] dwords of two bf16: the words themselves where a word is a
+ *                                 pair, else columns 2i and 2i + 1, which become words on the way to a product
  *
- *         weights on disk               panel tile               products, in registers
+ *         rows, as on disk              tile                     products, in registers
  *         row r     w0 w1 w2 w3 ..      w0(r) w0(r+1) ..  x0(t) ->   e[t][r], e[t][r+1], ..   TILE_TOKENS tokens at
  * once, row r+1   w0 w1 w2 w3 ..      w2(r) w2(r+1) ..  x2(t) ->                            each word of weights read
  *         ..                            ..                                                    once for all of them
  *
- * Many tokens: a panel of PANEL_ROWS rows and CHUNK columns is transposed (dequantized on the way) into this thread's
- * scratch, where it stays in cache while all tokens pass over it; partial sums C live beside it.
- * Up to DIRECT_TOKENS tokens: the transposed registers are multiplied at once, and nothing is stored.
+ * Rows as on disk, many tokens: PANEL_TILES tiles of CHUNK columns are transposed (dequantized on the way) into this
+ * thread's scratch, where they stay in cache while all tokens pass over them; partial sums C live beside them.
+ * Rows as on disk, up to DIRECT_TOKENS tokens: the transposed registers are multiplied at once, and nothing is stored.
+ * Panel form (kernels/ops.h): tight tiles over all k, one after the other, lie where the rows did. Products read them
+ * as they are; what many tokens need next is fetched while they are at work.
  *
  * The including file defines LANES, CHAIN, TILE_VECTORS, TILE_TOKENS, DIRECT_TOKENS, PANEL_TILES, ISA_NAME, ISA_TABLE,
- * ISA_QUANT, ISA_BF16_ONLY, the types vec (LANES fp32), words (LANES words), word, and
+ * ISA_QUANT, ISA_BF16_ONLY; for tight tiles
+ *     FLOW_TOKENS       up to so many read a tile from end to end, more go over it chunk by chunk
+ *     MEMORY_TOKENS     up to so many, memory sets the pace, not arithmetic
+ *     BOTH_TOKENS       up to so many have registers for both chains at once
+ * the types vec (LANES fp32), words (LANES words), word, and
  *     vec_zero, vec_load, vec_store, vec_add
  *     words_load, words_store
  *     mac(acc, words w, const word *x)      acc + w * *x in every lane, one chain step (two for a pair)
@@ -40,10 +48,18 @@ enum {
     PANEL_ROWS = PANEL_TILES * TILE_ROWS,
     CHUNK = 256, /* columns of a panel: a tile's share stays in L1, and is a whole number of any format's blocks */
     SPAN_TOKENS = 256, /* tokens whose partial sums are kept at a time */
-    LINE_WORDS = 64 / sizeof(word),
+    LINE_BYTES = 64,
+    LINE_WORDS = LINE_BYTES / sizeof(word),
+
+    PAIRED = CHAIN < BLOCK / 2,                        /* a word is two numbers */
+    TIGHT_BYTES = TILE_ROWS * BLOCK * sizeof(sp_bf16), /* a block of a tile in panel form */
+    TIGHT_WORDS = TIGHT_BYTES / sizeof(word),
     /* Prefetch distance along a row, and into L2: with 16 rows read side by side (their lines share an L1 set, so L1
      * could not hold what is fetched ahead) 2048 gives what reading in sequence does, 512 and 4096 a tenth less. */
     AHEAD_BYTES = 2048,
+    /* Through a tight tile: two pages, since the processor's own prefetcher ends at a page. */
+    FLOW_AHEAD_BYTES = 8192,
+    IN_ORDER_TOKENS = 2, /* so few leave registers free, which a compiler fills with loads out of their order */
 };
 
 typedef struct {
@@ -128,6 +144,22 @@ static void panel_pack(const source *src, size_t v, word *restrict panel) {
     }
 }
 
+/* tight tile <- LANES of the source's bf16 rows, as vector v of the tile */
+static void panel_tighten(const source *src, size_t v, word *restrict panel) {
+    if (PAIRED) {
+        panel_pack(src, v, panel);
+        return;
+    }
+    words dwords[LANES];
+    for (size_t b = 0; b < src->n_blocks; b++) {
+        word *out = panel + b * TIGHT_WORDS + v * LANES;
+        for (size_t part = 0; part < BLOCK_DWORDS / LANES; part++) {
+            transpose(src->rows + v * LANES, (b * BLOCK_DWORDS + part * LANES) * sizeof(uint32_t), dwords);
+            UNROLL for (size_t i = 0; i < LANES; i++) words_store(out + (part * LANES + i) * TILE_ROWS, dwords[i]);
+        }
+    }
+}
+
 /* The same from fp32 rows. */
 static void panel_pack_f32(const source *src, size_t v, word *restrict panel) {
     const uint8_t *const *rows = src->rows + v * LANES;
@@ -151,46 +183,108 @@ typedef struct {
     size_t n_rows, stride_bytes, block_bytes;
 } ahead;
 
-/* sums[t][r] += sum over blocks of (e + o), for n_tokens (a constant where this is inlined) x TILE_ROWS outputs. */
-ALWAYS_INLINE void tile_product(const word *restrict w, const word *restrict x, size_t ldx, size_t n_blocks,
-                                float *restrict sums, const size_t n_tokens) {
-    const word *xt[TILE_TOKENS];
-    UNROLL for (size_t t = 0; t < n_tokens; t++) xt[t] = x + t * ldx;
-    for (size_t b = 0; b < n_blocks; b++) {
-        vec acc[2][TILE_TOKENS][TILE_VECTORS];
-        UNROLL for (size_t half = 0; half < 2; half++) {
+typedef enum { wide, tight } tile_form;
+
+/* Products of one block: acc[half][t][v] <- the chains of n_tokens x TILE_ROWS outputs. */
+ALWAYS_INLINE void block_chains(const word *restrict w, const word *const *xt, const size_t n_tokens,
+                                const tile_form form, vec acc[2][FLOW_TOKENS][TILE_VECTORS]) {
+    UNROLL for (size_t half = 0; half < 2; half++) {
+        UNROLL for (size_t i = 0; i < CHAIN; i++) {
+            words wv[TILE_VECTORS];
+            UNROLL for (size_t v = 0; v < TILE_VECTORS; v++) wv[v] =
+                words_load(w + (half * CHAIN + i) * TILE_ROWS + v * LANES);
             UNROLL for (size_t t = 0; t < n_tokens; t++) UNROLL for (size_t v = 0; v < TILE_VECTORS; v++)
-                acc[half][t][v] = vec_zero();
-            UNROLL for (size_t i = 0; i < CHAIN; i++) {
-                words wv[TILE_VECTORS];
-                UNROLL for (size_t v = 0; v < TILE_VECTORS; v++) wv[v] =
-                    words_load(w + (half * CHAIN + i) * TILE_ROWS + v * LANES);
-                UNROLL for (size_t t = 0; t < n_tokens; t++) UNROLL for (size_t v = 0; v < TILE_VECTORS; v++)
-                    acc[half][t][v] = mac(acc[half][t][v], wv[v], xt[t] + half * CHAIN + i);
+                acc[half][t][v] = mac(acc[half][t][v], wv[v], xt[t] + half * CHAIN + i);
+            if (form == tight && n_tokens <= IN_ORDER_TOKENS) IN_ORDER;
+        }
+    }
+}
+
+/* The same from a tight block whose dwords are columns 2i and 2i + 1. */
+ALWAYS_INLINE void tight_chains(const word *restrict w, const word *const *xt, const size_t n_tokens,
+                                vec acc[2][FLOW_TOKENS][TILE_VECTORS]) {
+    const size_t n_sweeps = n_tokens <= BOTH_TOKENS ? 1 : 2; /* both chains at once if the registers suffice */
+    UNROLL for (size_t sweep = 0; sweep < n_sweeps; sweep++) {
+        UNROLL for (size_t i = 0; i < CHAIN; i++) {
+            words wv[2][TILE_VECTORS];
+            UNROLL for (size_t v = 0; v < TILE_VECTORS; v++) {
+                words dword = words_load(w + i * TILE_ROWS + v * LANES);
+                split(&dword, &wv[0][v], &wv[1][v]);
             }
+            UNROLL for (size_t half = sweep; half < sweep + 3 - n_sweeps; half++)
+                UNROLL for (size_t t = 0; t < n_tokens; t++) UNROLL for (size_t v = 0; v < TILE_VECTORS; v++)
+                    acc[half][t][v] = mac(acc[half][t][v], wv[half][v], xt[t] + half * CHAIN + i);
+            if (n_tokens <= IN_ORDER_TOKENS) IN_ORDER;
         }
-        UNROLL for (size_t t = 0; t < n_tokens; t++) UNROLL for (size_t v = 0; v < TILE_VECTORS; v++) {
-            float *c = sums + t * PANEL_ROWS + v * LANES;
-            vec_store(c, vec_add(vec_load(c), vec_add(acc[0][t][v], acc[1][t][v])));
+    }
+}
+
+/* sums[t][r] += sum over blocks of (e + o), for n_tokens x TILE_ROWS outputs; n_tokens and form are constants where
+ * this is inlined. With every block, n_next cache lines from next on are fetched into L2. */
+ALWAYS_INLINE void tile_product(const word *restrict w, const word *restrict x, size_t ldx, size_t n_blocks,
+                                const uint8_t *next, size_t n_next, float *restrict sums, const size_t n_tokens,
+                                const tile_form form) {
+    const word *xt[FLOW_TOKENS];
+    vec c[FLOW_TOKENS][TILE_VECTORS];
+    UNROLL for (size_t t = 0; t < n_tokens; t++) {
+        xt[t] = x + t * ldx;
+        UNROLL for (size_t v = 0; v < TILE_VECTORS; v++) c[t][v] = vec_load(sums + t * PANEL_ROWS + v * LANES);
+    }
+    for (size_t b = 0; b < n_blocks; b++) {
+        vec acc[2][FLOW_TOKENS][TILE_VECTORS];
+        if (form == tight) {
+            for (size_t i = 0; i < n_next; i++) __builtin_prefetch(next + i * LINE_BYTES, 0, 2);
+            next += TIGHT_BYTES;
         }
-        w += BLOCK_WORDS * TILE_ROWS;
+        UNROLL for (size_t half = 0; half < 2; half++) UNROLL for (size_t t = 0; t < n_tokens; t++)
+            UNROLL for (size_t v = 0; v < TILE_VECTORS; v++) acc[half][t][v] = vec_zero();
+        if (form == tight && !PAIRED)
+            tight_chains(w, xt, n_tokens, acc);
+        else
+            block_chains(w, xt, n_tokens, form, acc);
+        UNROLL for (size_t t = 0; t < n_tokens; t++) UNROLL for (size_t v = 0; v < TILE_VECTORS; v++) c[t][v] =
+            vec_add(c[t][v], vec_add(acc[0][t][v], acc[1][t][v]));
+        w += form == tight ? TIGHT_WORDS : BLOCK_WORDS * TILE_ROWS;
         UNROLL for (size_t t = 0; t < n_tokens; t++) {
             xt[t] += BLOCK_WORDS;
             KEEP(xt[t]);
         }
     }
+    UNROLL for (size_t t = 0; t < n_tokens; t++) UNROLL for (size_t v = 0; v < TILE_VECTORS; v++)
+        vec_store(sums + t * PANEL_ROWS + v * LANES, c[t][v]);
 }
 
-typedef void tile_fn(const word *restrict w, const word *restrict x, size_t ldx, size_t n_blocks, float *restrict sums);
-#define TILE(n)                                                                                       \
-    static void tile_##n(const word *restrict w, const word *restrict x, size_t ldx, size_t n_blocks, \
-                         float *restrict sums) {                                                      \
-        tile_product(w, x, ldx, n_blocks, sums, n);                                                   \
+typedef void tile_fn(const word *restrict w, const word *restrict x, size_t ldx, size_t n_blocks, const uint8_t *next,
+                     size_t n_next, float *restrict sums);
+#define TILE(form, n)                                                                                   \
+    static void form##_##n(const word *restrict w, const word *restrict x, size_t ldx, size_t n_blocks, \
+                           const uint8_t *next, size_t n_next, float *restrict sums) {                  \
+        tile_product(w, x, ldx, n_blocks, next, n_next, sums, n, form);                                 \
     }
-TILE(1)
-TILE(2)
-TILE(3) TILE(4) TILE(5) TILE(6) _Static_assert(TILE_TOKENS == 6, "one function for each number of tokens in a tile");
-static tile_fn *const tiles[] = {NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
+TILE(wide, 1)
+TILE(wide, 2)
+TILE(wide, 3)
+TILE(wide, 4)
+TILE(wide, 5)
+TILE(wide, 6)
+TILE(tight, 1)
+TILE(tight, 2)
+TILE(tight, 3)
+TILE(tight, 4)
+TILE(tight, 5)
+TILE(tight, 6)
+#if FLOW_TOKENS > 6
+TILE(tight, 7)
+TILE(tight, 8)
+#endif
+static tile_fn *const wide_tiles[] = {NULL, wide_1, wide_2, wide_3, wide_4, wide_5, wide_6};
+static tile_fn *const tight_tiles[] = {
+    NULL,    tight_1, tight_2, tight_3, tight_4, tight_5, tight_6,
+#if FLOW_TOKENS > 6
+    tight_7, tight_8,
+#endif
+};
+_Static_assert(TILE_TOKENS == 6 && (FLOW_TOKENS == 6 || FLOW_TOKENS == 8), "a function for each number of tokens");
 
 /* All tokens over one chunk of the panel; n_tokens is cut evenly, so that no tile is much smaller than the others. Each
  * tile fetches its share of `next`. */
@@ -207,8 +301,8 @@ static void panel_product(const word *panel, size_t n_tiles, const word *x, size
             for (size_t r = 0; r < share.n_rows; r++)
                 for (size_t b = 0; b < n_blocks; b++)
                     __builtin_prefetch(share.first + r * share.stride_bytes + b * share.block_bytes, 0, 2);
-            tiles[t1 - t0](panel + tile * TILE_ROWS * CHUNK / BLOCK * BLOCK_WORDS, x + t0 * ldx, ldx, n_blocks,
-                           sums + t0 * PANEL_ROWS + tile * TILE_ROWS);
+            wide_tiles[t1 - t0](panel + tile * TILE_ROWS * CHUNK / BLOCK * BLOCK_WORDS, x + t0 * ldx, ldx, n_blocks,
+                                NULL, 0, sums + t0 * PANEL_ROWS + tile * TILE_ROWS);
             share.first += share.n_rows * share.stride_bytes;
             n_left -= share.n_rows;
         }
@@ -273,6 +367,69 @@ static direct_fn *const directs[] = {
 };
 _Static_assert(DIRECT_TOKENS == 1 || DIRECT_TOKENS == 8, "one function for each number of tokens");
 
+/* ---- panel form ---- */
+
+/* One tile, rows as on disk to tight, in place: by way of scratch [TILE_ROWS][k] bf16, rows a cache line apart so that
+ * they do not share sets. */
+static void panel_form(const sp_format *format, void *w, size_t k, void *scratch) {
+    const size_t row_bytes = k / format->block_elems * format->block_bytes, stride = k * sizeof(sp_bf16) + LINE_BYTES;
+    source src = {.n_blocks = k / BLOCK};
+    for (size_t r = 0; r < TILE_ROWS; r++) {
+        uint8_t *row = (uint8_t *)scratch + r * stride;
+        sp_dequantize_bf16(&ISA_QUANT, format->id, (const uint8_t *)w + r * row_bytes, k, (sp_bf16 *)(void *)row);
+        src.rows[r] = row;
+    }
+    for (size_t v = 0; v < TILE_VECTORS; v++) panel_tighten(&src, v, w);
+}
+
+/* Row r of a tight tile, as bf16. */
+static void panel_row(const void *tile, size_t k, size_t r, sp_bf16 *out) {
+    const uint32_t *dwords = (const uint32_t *)tile + r;
+    for (size_t b = 0; b < k / BLOCK; b++, dwords += BLOCK_DWORDS * TILE_ROWS, out += BLOCK)
+        for (size_t i = 0; i < BLOCK_DWORDS; i++) {
+            const uint32_t dword = dwords[i * TILE_ROWS];
+            if (PAIRED) { /* the pair (k, k + 2), k high; odd columns behind the even ones */
+                sp_bf16 *pair = out + i % CHAIN * 4 + i / CHAIN;
+                pair[0] = (sp_bf16)(dword >> 16);
+                pair[2] = (sp_bf16)dword;
+            } else {
+                out[2 * i] = (sp_bf16)dword;
+                out[2 * i + 1] = (sp_bf16)(dword >> 16);
+            }
+        }
+}
+
+/* Few tokens: each tile once, end to end. Where memory sets the pace it does best when a fetch or two a block tell the
+ * processor's own prefetcher of the page after the next, else every line is fetched. */
+static void tight_flow(const uint8_t *w, size_t n_tiles, size_t k, const word *x, size_t n_tokens, float *sums) {
+    const size_t n_blocks = k / BLOCK, n_next = n_tokens <= MEMORY_TOKENS ? 2 : TIGHT_BYTES / LINE_BYTES;
+    for (size_t tile = 0; tile < n_tiles; tile++) {
+        const uint8_t *from = w + tile * n_blocks * TIGHT_BYTES;
+        tight_tiles[n_tokens]((const word *)(const void *)from, x, token_words(k), n_blocks, from + FLOW_AHEAD_BYTES,
+                              n_next, sums + tile * TILE_ROWS);
+    }
+}
+
+/* Many tokens: chunk by chunk, whose tiles stay in L1 or L2 for all of them. With each block a share of the same block
+ * of the next chunk is fetched, so that memory is never idle. */
+static void tight_chunks(const uint8_t *w, size_t n_tiles, size_t k, const word *x, size_t n_tokens, float *sums) {
+    const size_t ldx = token_words(k), n_cuts = sp_div_up(n_tokens, TILE_TOKENS);
+    const size_t n_lines = TIGHT_BYTES / LINE_BYTES, n_share = sp_div_up(n_lines, n_cuts);
+    for (size_t k0 = 0; k0 < k; k0 += CHUNK, x += CHUNK / BLOCK * BLOCK_WORDS, w += CHUNK / BLOCK * TIGHT_BYTES) {
+        const size_t n_blocks = sp_min_size(CHUNK, k - k0) / BLOCK;
+        for (size_t i = 0; i < n_cuts; i++) {
+            const size_t t0 = n_tokens * i / n_cuts, t1 = n_tokens * (i + 1) / n_cuts;
+            const size_t line0 = sp_min_size(i * n_share, n_lines), line1 = sp_min_size(line0 + n_share, n_lines);
+            for (size_t tile = 0; tile < n_tiles; tile++) {
+                const uint8_t *from = w + tile * (k / BLOCK) * TIGHT_BYTES;
+                tight_tiles[t1 - t0]((const word *)(const void *)from, x + t0 * ldx, ldx, n_blocks,
+                                     from + n_blocks * TIGHT_BYTES + line0 * LINE_BYTES, line1 - line0,
+                                     sums + t0 * PANEL_ROWS + tile * TILE_ROWS);
+            }
+        }
+    }
+}
+
 /* ---- parts ---- */
 
 /* y[t][row0 + r] = sums[t][r] + bias, or y + that */
@@ -311,7 +468,7 @@ static void direct_tile(sp_mode mode, const sp_linear *job, size_t row0, size_t 
 
 /* Up to PANEL_ROWS rows over all k. */
 static void panel_strip(sp_mode mode, const sp_linear *job, size_t row0, size_t n_rows, const word *x, size_t n_tokens,
-                        rows_scratch *scratch) {
+                        rows_scratch *scratch, float *sums) {
     const sp_format *format = job->format;
     const size_t ldx = token_words(job->k), n_tiles = sp_div_up(n_rows, TILE_ROWS);
     const uint8_t *strip = (const uint8_t *)job->w + row0 * job->row_bytes;
@@ -334,8 +491,20 @@ static void panel_strip(sp_mode mode, const sp_linear *job, size_t row0, size_t 
         }
         next.first = k1 < job->k ? strip + k1 / BLOCK * next.block_bytes : strip + n_rows * job->row_bytes;
         panel_product(scratch->panel, n_tiles, x + k0 / BLOCK * BLOCK_WORDS, ldx, sp_div_up(k1 - k0, BLOCK), n_tokens,
-                      &next, scratch->sums);
+                      &next, sums);
     }
+}
+
+/* Up to PANEL_ROWS rows as on disk. */
+static void raw_strip(sp_mode mode, const sp_linear *job, size_t row0, size_t n_rows, const word *x, size_t n_tokens,
+                      rows_scratch *scratch, float *sums) {
+    const bool numbers_f32 = mode == SP_MODE_FP32 && job->format->id != SP_FMT_BF16;
+    if (n_tokens > DIRECT_TOKENS || numbers_f32) {
+        panel_strip(mode, job, row0, n_rows, x, n_tokens, scratch, sums);
+        return;
+    }
+    for (size_t r = 0; r < n_rows; r += TILE_ROWS)
+        direct_tile(mode, job, row0 + r, sp_min_size(TILE_ROWS, n_rows - r), x, n_tokens, scratch, sums + r);
 }
 
 static void run(sp_mode mode, const sp_linear *job, const sp_linear_part *part, const void *packed, size_t n_tokens,
@@ -343,20 +512,19 @@ static void run(sp_mode mode, const sp_linear *job, const sp_linear_part *part, 
     (void)n_tokens;
     rows_scratch *scratch = scratch_bytes;
     const size_t ldx = token_words(job->k);
-    const bool numbers_f32 = mode == SP_MODE_FP32 && job->format->id != SP_FMT_BF16;
+    const size_t tight_end = job->panels ? job->n_rows / TILE_ROWS * TILE_ROWS : 0;
     for (size_t t = part->token0; t < part->token1; t += SPAN_TOKENS) {
         const size_t span = sp_min_size(SPAN_TOKENS, part->token1 - t);
         const word *x = (const word *)packed + t * ldx;
         for (size_t row = part->row0; row < part->row1; row += PANEL_ROWS) {
             const size_t n_rows = sp_min_size(PANEL_ROWS, part->row1 - row);
             memset(scratch->sums, 0, span * PANEL_ROWS * sizeof(float));
-            if (span > DIRECT_TOKENS || numbers_f32) {
-                panel_strip(mode, job, row, n_rows, x, span, scratch);
-            } else {
-                for (size_t r = 0; r < n_rows; r += TILE_ROWS)
-                    direct_tile(mode, job, row + r, sp_min_size(TILE_ROWS, n_rows - r), x, span, scratch,
-                                scratch->sums + r);
-            }
+            const size_t n_tight = row < tight_end ? sp_min_size(n_rows, tight_end - row) : 0;
+            if (n_tight > 0)
+                (span <= FLOW_TOKENS ? tight_flow : tight_chunks)((const uint8_t *)job->w + row * job->row_bytes,
+                                                                  n_tight / TILE_ROWS, job->k, x, span, scratch->sums);
+            if (n_tight < n_rows)
+                raw_strip(mode, job, row + n_tight, n_rows - n_tight, x, span, scratch, scratch->sums + n_tight);
             finish(job, row, n_rows, t, span, scratch->sums);
         }
     }
@@ -368,6 +536,8 @@ const sp_linear_isa ISA_TABLE = {
     .row_tile = TILE_ROWS,
     .token_tile = TILE_TOKENS,
     .scratch_bytes = sizeof(rows_scratch),
+    .panel_form = panel_form,
+    .panel_row = panel_row,
     .packed_bytes = packed_bytes,
     .pack_row = pack_row,
     .run = run,

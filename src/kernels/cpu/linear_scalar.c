@@ -33,6 +33,9 @@ static inline void split(const words *dwords, words *even, words *odd) {
 #define CHAIN 16
 #define TILE_VECTORS 4
 #define TILE_TOKENS 6
+#define FLOW_TOKENS 6
+#define BOTH_TOKENS 1
+#define MEMORY_TOKENS 1
 #define PANEL_TILES 4
 #define DIRECT_TOKENS 1
 #define ISA_NAME "scalar"
