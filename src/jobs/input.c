@@ -32,6 +32,7 @@ struct sp_input {
     bool (*should_stop)(void *ctx);
     void *ctx;
     XXH3_state_t *hash;
+    sp_input_mark expected; /* n_bytes 0: nothing */
 };
 
 /* /dev/zero and its like give bytes for ever; of devices only a terminal and /dev/null make an input. */
@@ -87,6 +88,38 @@ static bool wait_readable(const sp_input *input, sp_error *err) {
     }
 }
 
+static void digest(const sp_input *input, char *text) {
+    XXH128_hash_t hash = XXH3_128bits_digest(input->hash);
+    snprintf(text, 33, "%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+}
+
+static bool is_other(const sp_input *input, sp_error *err) {
+    return sp_fail(err, SP_ERR_INPUT,
+                   "%s: changed, it %s the %llu bytes that the job has read; give it the same input, or name another "
+                   "file with -o for a new job",
+                   input->path, input->expected.at_end ? "is not" : "does not begin with",
+                   (unsigned long long)input->expected.n_bytes);
+}
+
+/* Counts and hashes bytes as they are read; at the end of what is expected they must have been that. */
+static bool absorb(sp_input *input, const char *bytes, size_t n_bytes, sp_error *err) {
+    if (sp_input_is_expecting(input) && n_bytes >= input->expected.n_bytes - input->n_read) {
+        size_t left = (size_t)(input->expected.n_bytes - input->n_read);
+        char hash[33];
+        XXH3_128bits_update(input->hash, bytes, left);
+        digest(input, hash);
+        if (strcmp(hash, input->expected.hash) != 0) return is_other(input, err);
+        input->n_read += left;
+        bytes += left;
+        n_bytes -= left;
+    }
+    bool is_past = input->expected.at_end && input->n_read == input->expected.n_bytes;
+    if (is_past && n_bytes > 0) return is_other(input, err);
+    XXH3_128bits_update(input->hash, bytes, n_bytes);
+    input->n_read += n_bytes;
+    return true;
+}
+
 /* Makes room behind `filled` and reads once. 1: got bytes, 0: end, -1: error. */
 static int fill(sp_input *input, sp_error *err) {
     if (input->begin > 0) {
@@ -112,9 +145,10 @@ static int fill(sp_input *input, sp_error *err) {
             sp_fail_errno(err, "%s: reading line %zu", input->path, input->i_line + 1);
             return -1;
         }
-        XXH3_128bits_update(input->hash, input->window + input->filled, (size_t)got);
+        bool is_short = got == 0 && sp_input_is_expecting(input);
+        if (is_short && !is_other(input, err)) return -1;
+        if (!absorb(input, input->window + input->filled, (size_t)got, err)) return -1;
         input->filled += (size_t)got;
-        input->n_read += (uint64_t)got;
         return got > 0;
     }
 }
@@ -153,17 +187,18 @@ static int next_raw(sp_input *input, sp_line *line, sp_error *err) {
     }
 }
 
-static int next_sample(sp_input *input, sp_line *line) {
-    if (input->i_line >= sp_n_sample_lines) return 0;
+static int next_sample(sp_input *input, sp_line *line, sp_error *err) {
+    input->at_end = input->i_line >= sp_n_sample_lines;
+    if (input->at_end) return 0;
     const char *text = sp_sample_lines[input->i_line++];
     size_t n_bytes = strlen(text);
-    XXH3_128bits_update(input->hash, text, n_bytes);
+    if (!absorb(input, text, n_bytes, err)) return -1;
     *line = (sp_line){text, n_bytes, input->i_line, false};
     return 1;
 }
 
 int sp_input_next(sp_input *input, sp_line *line, sp_error *err) {
-    if (input->fd < 0) return next_sample(input, line);
+    if (input->fd < 0) return next_sample(input, line, err);
     for (;;) {
         int got = next_raw(input, line, err);
         if (got <= 0) return got;
@@ -178,10 +213,14 @@ int sp_input_next(sp_input *input, sp_line *line, sp_error *err) {
 
 uint64_t sp_input_bytes_read(const sp_input *input) { return input->n_read; }
 
-void sp_input_hash(const sp_input *input, char *text) {
-    XXH128_hash_t hash = XXH3_128bits_digest(input->hash);
-    snprintf(text, 33, "%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+void sp_input_mark_get(const sp_input *input, sp_input_mark *mark) {
+    *mark = (sp_input_mark){.n_bytes = input->n_read, .at_end = input->at_end};
+    digest(input, mark->hash);
 }
+
+void sp_input_expect(sp_input *input, const sp_input_mark *mark) { input->expected = *mark; }
+
+bool sp_input_is_expecting(const sp_input *input) { return input->n_read < input->expected.n_bytes; }
 
 void sp_input_close(sp_input *input) {
     if (!input) return;

@@ -21,6 +21,13 @@ typedef struct {
     bool too_long;
 } sp_line;
 
+/* An input as far as it was read: its first n_bytes have this XXH3-128, as 32 hex digits. */
+typedef struct {
+    uint64_t n_bytes;
+    char hash[33];
+    bool at_end; /* and there are no more */
+} sp_input_mark;
+
 typedef struct sp_input sp_input;
 
 /* A device that never ends is refused. A FIFO is not waited for here but in the first sp_input_next. */
@@ -30,9 +37,13 @@ sp_input *sp_input_open(const char *path, sp_error *err) SP_MUST_CHECK;
 void sp_input_stop_when(sp_input *input, bool (*should_stop)(void *ctx), void *ctx);
 /* 1: a line; 0: the end; -1: a failure, in err: SP_ERR_CANCEL when should_stop ended the wait, else a read error. */
 int sp_input_next(sp_input *input, sp_line *line, sp_error *err) SP_MUST_CHECK;
-uint64_t sp_input_bytes_read(const sp_input *input);
-/* XXH3-128 of all bytes given out so far, as 32 hex digits into text[33]. */
-void sp_input_hash(const sp_input *input, char *text);
+uint64_t sp_input_bytes_read(const sp_input *input); /* with a part of what follows the last line */
+/* Where reading is now. */
+void sp_input_mark_get(const sp_input *input, sp_input_mark *mark);
+/* Before the first line: the input must begin with (or be, at_end) what the mark says; reading fails with
+ * SP_ERR_INPUT where that turns out to be false. */
+void sp_input_expect(sp_input *input, const sp_input_mark *mark);
+bool sp_input_is_expecting(const sp_input *input); /* not known yet */
 void sp_input_close(sp_input *input);
 
 /* The lines of the built-in set. */

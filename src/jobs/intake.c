@@ -19,6 +19,11 @@ struct sp_held_row {
 
 static bool put_bad(sp_intake *intake, const sp_bad_row *row, sp_error *err) {
     if (!intake->held) return intake->setup.bad_row(intake->setup.ctx, row, err);
+    if (intake->n_held == intake->held_room) {
+        intake->held_room *= 2;
+        intake->held = realloc(intake->held, intake->held_room * sizeof *intake->held);
+        SP_CHECK(intake->held != NULL);
+    }
     sp_held_row *held = &intake->held[intake->n_held++];
     *held = (sp_held_row){strdup(row->custom_id), strdup(row->message), row->i_line, row->code};
     SP_CHECK(held->custom_id && held->message);
@@ -75,8 +80,22 @@ static sp_row_code make_row(const sp_intake *intake, sp_request *request, sp_row
     return *row ? SP_ROW_OK : SP_ROW_NUMERIC;
 }
 
+/* Only what an earlier run had in flight or ahead makes it longer than the look-ahead. */
+static void grow_queue(sp_intake *intake) {
+    size_t room = 2 * intake->queue_room;
+    sp_row **queue = calloc(room, sizeof *queue);
+    SP_CHECK(queue != NULL);
+    for (size_t i = 0; i < intake->n_queued; i++)
+        queue[i] = intake->queue[(intake->queue_head + i) % intake->queue_room];
+    free(intake->queue);
+    intake->queue = queue;
+    intake->queue_room = room;
+    intake->queue_head = 0;
+}
+
 static void enqueue(sp_intake *intake, sp_row *row) {
-    intake->queue[(intake->queue_head + intake->n_queued++) % SP_LOOK_AHEAD_ROWS] = row;
+    if (intake->n_queued == intake->queue_room) grow_queue(intake);
+    intake->queue[(intake->queue_head + intake->n_queued++) % intake->queue_room] = row;
     intake->queued_bytes += row->request.line_bytes;
     intake->queued_prompt_tokens += row->n_prompt;
     intake->queued_new_tokens += row->max_new;
@@ -86,7 +105,7 @@ static void enqueue(sp_intake *intake, sp_row *row) {
 sp_row *sp_intake_take(sp_intake *intake) {
     if (intake->n_queued == 0) return NULL;
     sp_row *row = intake->queue[intake->queue_head];
-    intake->queue_head = (intake->queue_head + 1) % SP_LOOK_AHEAD_ROWS;
+    intake->queue_head = (intake->queue_head + 1) % intake->queue_room;
     intake->n_queued--;
     intake->queued_bytes -= row->request.line_bytes;
     return row;
@@ -105,12 +124,16 @@ static bool take_line(sp_intake *intake, const sp_line *line, sp_error *err) {
         sp_fail(&row_err, SP_ERR_INPUT, "custom_id: an earlier row has the same");
         code = SP_ROW_DUPLICATE_ID;
     }
-    if (code == SP_ROW_OK) code = make_row(intake, &request, &row, &row_err);
+    const sp_resume *resume = intake->setup.resume;
+    bool is_done = resume && sp_resume_is_done(resume, line->i_line), good = true;
+    if (code == SP_ROW_OK && !is_done) code = make_row(intake, &request, &row, &row_err);
+    if (row && resume) good = sp_journal_restore(resume->journal, row, &intake->setup.frontend->stops, err);
     intake->n_lines++;
-    bool good = true;
-    if (row)
+    if (is_done)
+        ; /* its line is there */
+    else if (row)
         enqueue(intake, row);
-    else
+    else if (good)
         good = put_bad(intake, &(sp_bad_row){request.custom_id, line->i_line, code, row_err.text}, err);
     sp_request_deinit(&request);
     return good;
@@ -118,21 +141,23 @@ static bool take_line(sp_intake *intake, const sp_line *line, sp_error *err) {
 
 /* Whether the look-ahead has room for one more line, be it a good row or a bad one. */
 static bool has_room(const sp_intake *intake) {
-    bool is_full = intake->held && intake->n_held == HELD_ROWS;
+    bool is_full = intake->held && intake->n_held >= HELD_ROWS;
     return !is_full && (intake->n_queued == 0 || intake->queued_bytes < LOOK_AHEAD_BYTES);
 }
 
 bool sp_intake_fill(sp_intake *intake, size_t n_wanted, sp_error *err) {
     const sp_intake_setup *setup = &intake->setup;
-    while (!intake->is_dry && intake->n_queued < n_wanted && has_room(intake)) {
+    while (!intake->is_dry) {
         sp_line line;
+        bool is_checking = sp_input_is_expecting(intake->input);
+        if (!is_checking && (intake->n_queued >= n_wanted || !has_room(intake))) return true;
         if (setup->should_stop(setup->ctx))
             return sp_fail(err, SP_ERR_CANCEL, "%s: stopped while reading it", setup->path);
         bool is_enough = setup->limit && intake->n_lines >= setup->limit;
-        int got = is_enough ? 0 : sp_input_next(intake->input, &line, err);
+        int got = is_enough && !is_checking ? 0 : sp_input_next(intake->input, &line, err);
         if (got < 0) return false;
         intake->is_dry = got == 0;
-        if (got > 0 && !take_line(intake, &line, err)) return false;
+        if (got > 0 && !is_enough && !take_line(intake, &line, err)) return false;
     }
     return true;
 }
@@ -142,13 +167,18 @@ bool sp_intake_open(sp_intake *intake, const sp_intake_setup *setup, sp_error *e
     intake->input = sp_input_open(setup->path, err);
     if (!intake->input) return false;
     sp_input_stop_when(intake->input, setup->should_stop, setup->ctx);
-    intake->held = calloc(HELD_ROWS, sizeof *intake->held);
-    SP_CHECK(intake->held != NULL);
+    if (setup->resume) sp_input_expect(intake->input, sp_resume_mark(setup->resume));
+    intake->queue_room = SP_LOOK_AHEAD_ROWS;
+    intake->queue = calloc(intake->queue_room, sizeof *intake->queue);
+    intake->held_room = HELD_ROWS;
+    intake->held = calloc(intake->held_room, sizeof *intake->held);
+    SP_CHECK(intake->queue && intake->held);
     return true;
 }
 
 void sp_intake_close(sp_intake *intake) {
     for (sp_row *row; (row = sp_intake_take(intake));) sp_row_free(row);
+    free(intake->queue);
     free_held(intake);
     sp_input_close(intake->input);
     sp_idset_deinit(&intake->ids);

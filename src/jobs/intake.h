@@ -10,6 +10,7 @@
 #include "jobs/frontend.h"
 #include "jobs/idset.h"
 #include "jobs/input.h"
+#include "jobs/resume.h"
 #include "jobs/row.h"
 
 enum { SP_LOOK_AHEAD_ROWS = 256 };
@@ -29,8 +30,9 @@ typedef struct {
     const sp_arch *arch;
     const sp_decoding *decoding; /* for rows without their own */
     const sp_prompt_options *prompt;
-    int64_t seed; /* for rows without their own */
-    size_t limit; /* first N rows; 0: all */
+    const sp_resume *resume; /* rows that it has are passed over, tokens that it has are given back; or NULL */
+    int64_t seed;            /* for rows without their own */
+    size_t limit;            /* first N rows; 0: all */
     void *ctx;
     bool (*bad_row)(void *ctx, const sp_bad_row *row, sp_error *err);
     bool (*should_stop)(void *ctx);
@@ -43,21 +45,21 @@ typedef struct {
     sp_input *input;
     sp_shape shape;
     sp_idset ids;
-    size_t n_lines;                    /* rows read, good and bad */
-    bool is_dry;                       /* to the end */
-    sp_row *queue[SP_LOOK_AHEAD_ROWS]; /* ring of good rows not started yet */
-    size_t queue_head, n_queued;
+    size_t n_lines; /* rows read, good and bad */
+    bool is_dry;    /* to the end */
+    sp_row **queue; /* [queue_room] ring of good rows not started yet */
+    size_t queue_room, queue_head, n_queued;
     size_t queued_bytes; /* of their lines */
     sp_held_row *held;   /* bad rows until sp_intake_release, NULL afterwards */
-    size_t n_held;
+    size_t n_held, held_room;
     size_t queued_prompt_tokens, queued_new_tokens, longest_row_tokens; /* of all rows ever queued */
 } sp_intake;
 
 bool sp_intake_open(sp_intake *intake, const sp_intake_setup *setup, sp_error *err) SP_MUST_CHECK;
 void sp_intake_close(sp_intake *intake); /* zero-initialised is closed */
 
-/* Reads until n_wanted rows wait, the look-ahead is full or the input ends. False with SP_ERR_CANCEL when should_stop
- * said so. */
+/* Reads until what is resumed is known to have the same input, and then until n_wanted rows wait, the look-ahead is
+ * full or the input ends. False with SP_ERR_CANCEL when should_stop said so. */
 bool sp_intake_fill(sp_intake *intake, size_t n_wanted, sp_error *err) SP_MUST_CHECK;
 /* Gives held bad rows to bad_row, and every later one at once. */
 bool sp_intake_release(sp_intake *intake, sp_error *err) SP_MUST_CHECK;

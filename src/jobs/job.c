@@ -14,8 +14,10 @@
 #include <unistd.h>
 
 #include "jobs/intake.h"
+#include "jobs/journal.h"
 #include "jobs/manifest.h"
 #include "jobs/result.h"
+#include "jobs/resume.h"
 #include "jobs/rundir.h"
 #include "jobs/writer.h"
 #include "model/identity.h"
@@ -43,15 +45,93 @@ typedef struct {
     sp_intake intake;
 
     sp_rundir rundir;
+    sp_resume *resume, *found; /* the run that goes on, or NULL; found: of it what this job has opened itself */
+    int lock_fd;               /* of a new run */
+    sp_prompt_options prompt;  /* the options', with the day that templates see */
     sp_result_context context;
     sp_writer results, out;
+    sp_journal *journal;
+    uint64_t noted_bytes; /* of the input, in the journal */
     sp_buf line;
+    bool has_begun, is_recorded; /* writing has; there is a manifest */
     bool reader_left;
+    sp_error late_err; /* of what was written between passes */
 } job;
+
+/* ---- what the job directory says ---- */
+
+static bool write_manifest(job *j, const char *state, sp_error *err) {
+    sp_input_mark mark;
+    sp_input_mark_get(j->intake.input, &mark);
+    sp_manifest manifest = {
+        .options = j->options,
+        .model = j->model,
+        .model_hash = j->model_hash,
+        .content_hash = j->content_hash[0] ? j->content_hash : NULL,
+        .machine = &j->machine,
+        .plan = &j->plan,
+        .isa = sp_device_isa(j->device),
+        .stops = &j->frontend.stops,
+        .input_hash = j->intake.is_dry ? mark.hash : NULL,
+        .created_s = j->context.created_s,
+        .now_s = j->prompt.now_s,
+        .run_id = j->rundir.id,
+        .state = state,
+        .result = j->result,
+    };
+    json_t *json = sp_manifest_json(&manifest);
+    bool good = sp_rundir_manifest(&j->rundir, json, err);
+    json_decref(json);
+    j->is_recorded |= good;
+    return good;
+}
+
+/* What is written from now on depends on the input as far as it is read. */
+static bool note_input(job *j, sp_error *err) {
+    if (sp_input_bytes_read(j->intake.input) == j->noted_bytes) return true;
+    sp_input_mark mark;
+    sp_input_mark_get(j->intake.input, &mark);
+    j->noted_bytes = mark.n_bytes;
+    return sp_journal_input(j->journal, &mark, err);
+}
+
+/* What an earlier run has written goes to stdout first, so that all of it arrives there. */
+static bool copy_earlier(job *j, sp_error *err) {
+    static char chunk[65536];
+    if (j->out.fd < 0 || j->resume->results_bytes == 0) return true;
+    FILE *file = fopen(j->result->results_path, "re");
+    if (!file) return sp_fail_errno(err, "%s", j->result->results_path);
+    bool good = true;
+    for (uint64_t left = j->resume->results_bytes; good && left > 0;) {
+        size_t got = fread(chunk, 1, left < sizeof chunk ? (size_t)left : sizeof chunk, file);
+        good = got > 0 ? sp_writer_line(&j->out, chunk, got, err)
+                       : sp_fail(err, SP_ERR_IO, "%s: it became shorter while it was read", j->result->results_path);
+        left -= got;
+    }
+    j->reader_left |= j->out.is_closed_by_reader;
+    fclose(file);
+    return good;
+}
+
+/* The first write. Of a job that goes on nothing is touched before its weights are known to be the same. */
+static bool begin_writing(job *j, sp_error *err) {
+    if (j->has_begun) return true;
+    j->has_begun = true;
+    if (j->resume && !(sp_writer_cut(&j->results, err) && copy_earlier(j, err))) return false;
+    return write_manifest(j, "running", err) && note_input(j, err) && sp_intake_release(&j->intake, err);
+}
+
+/* Everything so far is on the drive, now (force) or within a second; in-flight rows with the tokens they have. */
+static bool checkpoint(job *j, bool force) {
+    sp_error *err = &j->late_err;
+    return sp_journal_tokens(j->journal, force, err) && sp_writer_sync(&j->results, force, err) &&
+           sp_journal_sync(j->journal, force, err);
+}
 
 /* ---- results ---- */
 
 static bool put_line(job *j, const char *line, size_t n_bytes, sp_error *err) {
+    if (!begin_writing(j, err) || !note_input(j, err)) return false;
     if (j->results.fd >= 0 && !sp_writer_line(&j->results, line, n_bytes, err)) {
         j->reader_left |= j->results.is_closed_by_reader;
         return false;
@@ -109,6 +189,7 @@ static bool row_done(void *ctx, sp_row *row, sp_row_code code, const char *messa
             if (j->events->row) j->events->row(j->events->ctx, &event);
         }
     }
+    sp_journal_leave(j->journal, row);
     sp_row_free(row);
     return good;
 }
@@ -119,10 +200,11 @@ static double seconds_since(uint64_t start_ns) { return (double)(sp_clock_ns() -
 
 static bool should_stop(void *ctx) {
     job *j = ctx;
-    sp_error err = {0};
-    if (!sp_writer_sync(&j->results, false, &err)) return false; /* the next write tells */
-    if (j->options->stop_flag && *j->options->stop_flag) return true;
-    return j->options->time_limit_s > 0 && seconds_since(j->start_ns) >= j->options->time_limit_s;
+    if (j->has_begun && !checkpoint(j, false)) return true;
+    bool is_late = j->options->time_limit_s > 0 && seconds_since(j->start_ns) >= j->options->time_limit_s;
+    bool is_stop = is_late || (j->options->stop_flag && *j->options->stop_flag);
+    if (is_stop && j->has_begun) checkpoint(j, true);
+    return is_stop || j->late_err.code != SP_OK;
 }
 
 /* ---- rows come ---- */
@@ -131,7 +213,10 @@ static bool next_row(void *ctx, sp_row **row, sp_error *err) {
     job *j = ctx;
     *row = NULL;
     if (!sp_intake_fill(&j->intake, 1, err)) return false;
+    while (j->intake.n_queued == 0 && !j->intake.is_dry) /* nothing but bad rows, as many as may be held */
+        if (!begin_writing(j, err) || !sp_intake_fill(&j->intake, 1, err)) return false;
     *row = sp_intake_take(&j->intake);
+    if (*row) sp_journal_enter(j->journal, *row);
     return true;
 }
 
@@ -200,7 +285,7 @@ static void set_context(job *j) {
         .placement = j->plan.placement == SP_PLACE_STREAM ? "stream" : "resident",
         .isa = sp_device_isa(j->device),
         .mode_backend = "cpu",
-        .created_s = sp_clock_wall_s(),
+        .created_s = j->resume ? sp_resume_created_s(j->resume) : sp_clock_wall_s(),
         .echo_tokens = j->options->echo_tokens,
         .tokenizer = tokenizer,
     };
@@ -236,11 +321,31 @@ static bool check_output(const job *j, sp_error *err) {
     for (size_t i = 0; i < j->model->n_files; i++)
         if (same_file(output, j->model->files[i].path))
             return sp_fail(err, SP_ERR_USAGE, "%s: is a file of the model; name another file with -o", output);
-    struct stat st;
-    if (stat(output, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
-        return sp_fail(err, SP_ERR_USAGE,
-                       "%s: holds %lld bytes that are not this job's results; name another file with -o", output,
-                       (long long)st.st_size);
+    return true;
+}
+
+/* The run that this one goes on with, if there is one. Results that are still empty bind nobody: then whatever differs
+ * makes a new job. */
+static bool find_earlier(job *j, sp_error *err) {
+    const sp_job_options *options = j->options;
+    j->resume = options->resume;
+    if (!j->resume && options->output_path) {
+        if (!sp_resume_by_output(options->home, options->output_path, &j->found, err)) return false;
+        j->resume = j->found;
+    }
+    if (!j->resume) return true;
+    if (!sp_resume_check_parameters(j->resume, options, err) ||
+        !sp_resume_check_model(j->resume, j->model, j->model_hash, err)) {
+        if (!j->found || j->resume->n_done > 0) return false;
+        sp_error_clear(err);
+        sp_resume_close(j->found);
+        j->resume = j->found = NULL;
+        return true;
+    }
+    j->prompt.now_s = sp_resume_now_s(j->resume);
+    j->result->was_resumed = true;
+    j->result->n_done = j->result->n_before = j->resume->n_done;
+    j->result->n_errors = j->resume->n_errors;
     return true;
 }
 
@@ -266,19 +371,22 @@ static bool plan_job(job *j, sp_error *err) {
 
 static bool open_results(job *j, sp_error *err) {
     if (j->options->to_stdout && !sp_writer_open_fd(&j->out, STDOUT_FILENO, "stdout", err)) return false;
-    if (!sp_rundir_create(&j->rundir, j->options->home, err)) return false;
+    if (j->resume)
+        j->rundir = j->resume->rundir;
+    else if (!sp_rundir_create(&j->rundir, j->options->home, err))
+        return false;
     char path[4200];
-    if (j->options->output_path)
+    if (j->resume)
+        snprintf(path, sizeof path, "%s", j->resume->results_path);
+    else if (j->options->output_path)
         snprintf(path, sizeof path, "%s", j->options->output_path);
     else
         snprintf(path, sizeof path, "%s/results.jsonl", j->rundir.path);
     snprintf(j->result->results_path, sizeof j->result->results_path, "%.4095s", path);
     snprintf(j->result->run_id, sizeof j->result->run_id, "%s", j->rundir.id);
-    if (!sp_writer_open(&j->results, path, err)) {
-        sp_rundir_discard(&j->rundir);
-        return false;
-    }
-    return true;
+    j->journal = sp_journal_open(&j->rundir, j->resume ? j->resume->journal : NULL, &j->results);
+    if (j->resume) return sp_writer_reopen(&j->results, path, j->resume->results_bytes, err);
+    return sp_rundir_lock(&j->rundir, &j->lock_fd, err) && sp_writer_open(&j->results, path, err);
 }
 
 static bool read_ahead(job *j, sp_error *err) {
@@ -287,7 +395,8 @@ static bool read_ahead(job *j, sp_error *err) {
         .frontend = &j->frontend,
         .arch = &j->model->arch,
         .decoding = &j->options->decoding,
-        .prompt = &j->options->prompt,
+        .prompt = &j->prompt,
+        .resume = j->resume,
         .seed = j->options->seed,
         .limit = j->options->limit,
         .ctx = j,
@@ -320,31 +429,11 @@ static void announce(job *j) {
     if (j->events->planned) j->events->planned(j->events->ctx, &info);
 }
 
-static bool write_manifest(job *j, const char *state, sp_error *err) {
-    sp_input_mark mark;
-    sp_input_mark_get(j->intake.input, &mark);
-    sp_manifest manifest = {
-        .options = j->options,
-        .model = j->model,
-        .model_hash = j->model_hash,
-        .content_hash = j->content_hash[0] ? j->content_hash : NULL,
-        .machine = &j->machine,
-        .plan = &j->plan,
-        .isa = sp_device_isa(j->device),
-        .stops = &j->frontend.stops,
-        .input_hash = j->intake.is_dry ? mark.hash : NULL,
-        .created_s = j->context.created_s,
-        .run_id = j->rundir.id,
-        .state = state,
-        .result = j->result,
-    };
-    json_t *json = sp_manifest_json(&manifest);
-    bool good = sp_rundir_manifest(&j->rundir, json, err);
-    json_decref(json);
-    return good;
-}
-
 static void close_job(job *j) {
+    sp_journal_close(j->journal);
+    if (j->journal && !j->resume && !j->is_recorded) sp_rundir_discard(&j->rundir);
+    if (j->lock_fd >= 0) close(j->lock_fd);
+    sp_resume_close(j->found);
     sp_intake_close(&j->intake);
     sp_writer_close(&j->results);
     sp_writer_close(&j->out);
@@ -357,7 +446,11 @@ static void close_job(job *j) {
 
 static job job_begin(const sp_job_options *options, const sp_job_events *events, sp_job_result *result) {
     *result = (sp_job_result){0};
+    sp_prompt_options prompt = options->prompt;
+    if (prompt.now_s == 0) prompt.now_s = sp_clock_wall_s(); /* one day for all rows, and for a run that goes on */
     return (job){.options = options,
+                 .prompt = prompt,
+                 .lock_fd = -1,
                  .events = events,
                  .result = result,
                  .start_ns = sp_clock_ns(),
@@ -371,7 +464,8 @@ static job job_begin(const sp_job_options *options, const sp_job_events *events,
 static bool content_known(void *ctx, const sp_hash *content, sp_error *err) {
     job *j = ctx;
     j->context.content_hash = sp_hash_hex(content, j->content_hash);
-    return write_manifest(j, "running", err);
+    if (j->resume && !sp_resume_check_weights(j->resume, j->content_hash, err)) return false;
+    return j->has_begun ? write_manifest(j, "running", err) : begin_writing(j, err);
 }
 
 static bool run_batch(job *j, sp_error *err) {
@@ -391,35 +485,60 @@ static bool run_batch(job *j, sp_error *err) {
                   .pass_done = pass_done,
                   .should_stop = should_stop},
     };
-    bool good = sp_intake_release(&j->intake, err) && sp_batch_run(&setup, &j->result->stopped, err);
+    bool good = (j->resume || begin_writing(j, err)) && sp_batch_run(&setup, &j->result->stopped, err);
+    sp_journal_land(j->journal);
     sp_engine_close(engine);
+    if (good && j->late_err.code != SP_OK) {
+        *err = j->late_err;
+        good = false;
+    }
     if (!good && (j->reader_left || err->code == SP_ERR_CANCEL)) { /* not a failure of ours: as if stopped */
         sp_error_clear(err);
         j->result->stopped = true;
         good = true;
     }
-    return good;
+    /* A run whose last rows were all bad has had no pass. */
+    return good && (j->result->stopped || begin_writing(j, err));
+}
+
+/* What a run leaves: all of it on the drive, and a manifest that says how it ended. */
+static bool finish(job *j, bool good, sp_error *err) {
+    sp_error end_err = {0};
+    sp_job_result *result = j->result;
+    result->seconds = seconds_since(j->start_ns);
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) == 0) result->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    if (!j->is_recorded) return good;
+    bool is_done = good && !result->stopped;
+    bool kept = sp_writer_sync(&j->results, true, &end_err) && sp_journal_sync(j->journal, true, &end_err) &&
+                write_manifest(j,
+                               is_done ? "done"
+                               : good  ? "stopped"
+                                       : "failed",
+                               &end_err) &&
+                (!is_done || sp_journal_finish(j->journal, &end_err));
+    if (!good || kept) return good;
+    *err = end_err;
+    return false;
 }
 
 bool sp_job_run(const sp_job_options *options, const sp_job_events *events, sp_job_result *result, sp_error *err) {
     job j = job_begin(options, events, result);
-    bool good = open_model(&j, err) && check_output(&j, err);
+    bool good = open_model(&j, err) && check_output(&j, err) && find_earlier(&j, err);
     if (good) set_context(&j);
-    good = good && read_ahead(&j, err) && plan_job(&j, err) && open_results(&j, err);
-    if (good) {
-        set_context(&j);
-        announce(&j);
-        good = write_manifest(&j, "running", err) && run_batch(&j, err);
-        sp_error end_err = {0};
-        bool synced = sp_writer_sync(&j.results, true, &end_err);
-        result->seconds = seconds_since(j.start_ns);
-        struct rusage usage;
-        if (getrusage(RUSAGE_SELF, &usage) == 0) result->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
-        bool recorded = write_manifest(&j, !good ? "failed" : result->stopped ? "stopped" : "done", &end_err);
-        if (good && !(synced && recorded)) {
-            *err = end_err;
-            good = false;
+    good = good && read_ahead(&j, err);
+    if (good && j.resume && j.resume->is_complete) {
+        snprintf(result->run_id, sizeof result->run_id, "%s", j.resume->rundir.id);
+        snprintf(result->results_path, sizeof result->results_path, "%s", j.resume->results_path);
+        result->was_complete = true;
+    } else if (good) {
+        good = plan_job(&j, err) && open_results(&j, err);
+        if (good) {
+            set_context(&j);
+            announce(&j);
+            good = run_batch(&j, err);
         }
+        good = finish(&j, good, err);
     }
     close_job(&j);
     return good;

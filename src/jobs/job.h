@@ -13,6 +13,12 @@
 #include "planner/machine.h"
 #include "planner/plan.h"
 
+/* An earlier run that is to go on; sp_job_run finds the one that output_path belongs to by itself. */
+typedef struct sp_resume sp_resume;
+/* By its id, or the newest unfinished one (id NULL). Takes the job's lock. home as in the options. */
+sp_resume *sp_resume_by_id(const char *home, const char *id, sp_error *err) SP_MUST_CHECK;
+void sp_resume_close(sp_resume *resume); /* NULL is fine */
+
 typedef struct {
     const char *model_path;
     const char *input_path;  /* "-": stdin, "sample": the built-in set */
@@ -32,7 +38,12 @@ typedef struct {
     sp_prompt_options prompt;
     bool echo_tokens;
     const volatile sig_atomic_t *stop_flag; /* set from outside: stop before the next pass */
+    sp_resume *resume;                      /* go on with this one; borrowed */
 } sp_job_options;
+
+/* Sets what the earlier run was given and what decides bytes; the others (threads, memory, time limit...) stay. Strings
+ * are borrowed from it. */
+void sp_resume_options(sp_resume *resume, sp_job_options *options);
 
 /* Known once planning is done. */
 typedef struct {
@@ -74,8 +85,11 @@ typedef struct {
 } sp_job_events;
 
 typedef struct {
-    size_t n_done; /* rows with a result line, errors included */
+    size_t n_done; /* rows with a result line, errors included, those of earlier runs too */
     size_t n_errors;
+    size_t n_before;   /* of n_done: lines that an earlier run of the job had written */
+    bool was_resumed;  /* went on with an earlier run */
+    bool was_complete; /* there was nothing to do, nothing was touched */
     size_t prompt_tokens, new_tokens;
     size_t n_expected, n_matched; /* rows with "expected", and those whose trimmed text equals it */
     double seconds;

@@ -19,6 +19,14 @@ static json_t *time_text(int64_t wall_s) {
     return json_string(text);
 }
 
+/* A path as another process finds it; "-" and "sample" are none. */
+static json_t *absolute_path(const char *path) {
+    char directory[4096], whole[8200];
+    if (*path == '/' || access(path, F_OK) != 0 || !getcwd(directory, sizeof directory)) return sp_json_text(path);
+    snprintf(whole, sizeof whole, "%s/%s", directory, path);
+    return sp_json_text(whole);
+}
+
 static json_t *model_section(const sp_manifest *m) {
     json_t *files = json_array();
     for (size_t i = 0; i < m->model->n_files; i++)
@@ -30,14 +38,6 @@ static json_t *model_section(const sp_manifest *m) {
                      m->model->name, "family", m->model->arch.family, "hash", m->model_hash, "content_hash",
                      m->content_hash, "parameters", (json_int_t)m->model->n_params, "weight_bytes",
                      (json_int_t)m->model->weight_bytes, "files", files, "stop_ids", stops);
-}
-
-/* A path as another process finds it; "-" and "sample" are none. */
-static json_t *absolute_path(const char *path) {
-    char directory[4096], whole[8200];
-    if (*path == '/' || access(path, F_OK) != 0 || !getcwd(directory, sizeof directory)) return sp_json_text(path);
-    snprintf(whole, sizeof whole, "%s/%s", directory, path);
-    return sp_json_text(whole);
 }
 
 json_t *sp_manifest_parameters(const sp_job_options *options) {

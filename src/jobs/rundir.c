@@ -1,6 +1,7 @@
 /* Job directories. */
 #include "jobs/rundir.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,6 +11,10 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "util/json.h"
+
+enum { MANIFEST_BYTES_MAX = 16 << 20 };
 
 bool sp_home_path(const char *home, char *path, size_t path_bytes, sp_error *err) {
     const char *spill_home = home ? home : getenv("SPILL_HOME");
@@ -27,6 +32,14 @@ bool sp_home_path(const char *home, char *path, size_t path_bytes, sp_error *err
            sp_fail(err, SP_ERR_USAGE, "SPILL_HOME: longer than %zu bytes", path_bytes);
 }
 
+/* A path that cannot be is unusable input; a full or failing drive is not the user's mistake. */
+static bool cannot_create(const char *path, sp_error *err) {
+    bool is_drive = errno == ENOSPC || errno == EDQUOT || errno == EIO;
+    sp_fail_errno(err, "%s: cannot be created", path);
+    if (!is_drive) err->code = SP_ERR_USAGE;
+    return false;
+}
+
 static bool make_dirs(const char *path, sp_error *err) {
     char part[4096];
     for (size_t i = 1; path[i - 1]; i++) {
@@ -34,9 +47,7 @@ static bool make_dirs(const char *path, sp_error *err) {
         memcpy(part, path, i);
         part[i] = '\0';
         if (mkdir(part, 0777) != 0 && errno != EEXIST) {
-            sp_fail_errno(err, "%s: cannot be created", part);
-            err->code = SP_ERR_USAGE;
-            return false;
+            return cannot_create(part, err);
         }
     }
     return true;
@@ -59,9 +70,7 @@ bool sp_rundir_create(sp_rundir *rundir, const char *home, sp_error *err) {
         if (mkdir(rundir->path, 0777) == 0) return true;
         if (errno != EEXIST) break;
     }
-    sp_fail_errno(err, "%s: cannot be created", rundir->path);
-    err->code = SP_ERR_USAGE;
-    return false;
+    return cannot_create(rundir->path, err);
 }
 
 static bool write_all(int fd, const char *text, size_t n_bytes) {
@@ -78,7 +87,7 @@ bool sp_rundir_manifest(const sp_rundir *rundir, const json_t *manifest, sp_erro
     char path[4200], part[4210];
     snprintf(path, sizeof path, "%s/manifest.json", rundir->path);
     snprintf(part, sizeof part, "%s.part", path);
-    char *text = json_dumps(manifest, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+    char *text = json_dumps(manifest, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     SP_CHECK(text != NULL);
     size_t n_bytes = strlen(text);
     text[n_bytes] = '\n'; /* over the NUL: what is written has its length beside it */
@@ -93,4 +102,95 @@ bool sp_rundir_manifest(const sp_rundir *rundir, const json_t *manifest, sp_erro
     return good;
 }
 
-void sp_rundir_discard(const sp_rundir *rundir) { rmdir(rundir->path); }
+void sp_rundir_discard(const sp_rundir *rundir) {
+    static const char *const names[] = {"manifest.json", "journal", "lock", "results.jsonl"};
+    char path[4200];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", rundir->path, names[i]);
+        unlink(path);
+    }
+    rmdir(rundir->path);
+}
+
+/* ---- existing ones ---- */
+
+bool sp_rundir_open(sp_rundir *rundir, const char *home, const char *id, sp_error *err) {
+    char top[3900];
+    struct stat st;
+    if (!sp_home_path(home, top, sizeof top, err)) return false;
+    bool is_name = *id && *id != '.' && strlen(id) < sizeof rundir->id && !strchr(id, '/');
+    snprintf(rundir->id, sizeof rundir->id, "%.47s", is_name ? id : "");
+    snprintf(rundir->path, sizeof rundir->path, "%s/runs/%s", top, rundir->id);
+    return (is_name && stat(rundir->path, &st) == 0 && S_ISDIR(st.st_mode)) ||
+           sp_fail(err, SP_ERR_USAGE, "%s: no such job in %s/runs; spill runs lists them", id, top);
+}
+
+static int newest_first(const void *a, const void *b) { return strcmp(*(char *const *)b, *(char *const *)a); }
+
+bool sp_rundir_list(const char *home, char ***ids, size_t *n, sp_error *err) {
+    char top[3900], base[3910];
+    *ids = NULL;
+    *n = 0;
+    if (!sp_home_path(home, top, sizeof top, err)) return false;
+    snprintf(base, sizeof base, "%s/runs", top);
+    DIR *dir = opendir(base);
+    if (!dir) return errno == ENOENT || sp_fail_errno(err, "%s", base);
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        if (entry->d_name[0] == '.') continue;
+        *ids = realloc(*ids, (*n + 1) * sizeof **ids);
+        SP_CHECK(*ids != NULL);
+        (*ids)[*n] = strdup(entry->d_name);
+        SP_CHECK((*ids)[*n] != NULL);
+        *n += 1;
+    }
+    closedir(dir);
+    if (*n) qsort(*ids, *n, sizeof **ids, newest_first);
+    return true;
+}
+
+void sp_rundir_list_free(char **ids, size_t n) {
+    for (size_t i = 0; i < n; i++) free(ids[i]);
+    free(ids);
+}
+
+json_t *sp_rundir_load_manifest(const sp_rundir *rundir, sp_error *err) {
+    char path[4200];
+    snprintf(path, sizeof path, "%s/manifest.json", rundir->path);
+    json_t *manifest = sp_json_load(path, MANIFEST_BYTES_MAX, err);
+    if (manifest && json_is_object(manifest)) return manifest;
+    if (manifest) sp_fail(err, SP_ERR_INPUT, "%s: not an object", path);
+    json_decref(manifest);
+    return NULL;
+}
+
+/* ---- who works on it ---- */
+
+/* An OFD lock: it can be asked about without being taken, and dies with its process. */
+static struct flock whole_file(void) { return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET}; }
+
+static int open_lock(const sp_rundir *rundir, int flags) {
+    char path[4200];
+    snprintf(path, sizeof path, "%s/lock", rundir->path);
+    return open(path, flags | O_CLOEXEC, 0666);
+}
+
+bool sp_rundir_is_running(const sp_rundir *rundir) {
+    int fd = open_lock(rundir, O_RDONLY);
+    if (fd < 0) return false;
+    struct flock lock = whole_file();
+    bool is_locked = fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    close(fd);
+    return is_locked;
+}
+
+bool sp_rundir_lock(const sp_rundir *rundir, int *fd, sp_error *err) {
+    *fd = open_lock(rundir, O_RDWR | O_CREAT);
+    if (*fd < 0) return sp_fail_errno(err, "%s: its lock", rundir->path);
+    struct flock lock = whole_file();
+    /* A file system without locks lets it pass. */
+    if (fcntl(*fd, F_OFD_SETLK, &lock) == 0 || (errno != EAGAIN && errno != EACCES)) return true;
+    close(*fd);
+    *fd = -1;
+    return sp_fail(err, SP_ERR_USAGE, "%s: another process is running this job; follow it with spill tail %s",
+                   rundir->id, rundir->id);
+}

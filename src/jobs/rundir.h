@@ -17,7 +17,20 @@ bool sp_home_path(const char *home, char *path, size_t path_bytes, sp_error *err
 bool sp_rundir_create(sp_rundir *rundir, const char *home, sp_error *err) SP_MUST_CHECK;
 /* Replaces manifest.json by an atomic rename. */
 bool sp_rundir_manifest(const sp_rundir *rundir, const json_t *manifest, sp_error *err) SP_MUST_CHECK;
-/* Removes an empty job directory again (a job refused before work). */
+/* Removes a job directory again (a job refused before work), with what a job that never ran has in it. */
 void sp_rundir_discard(const sp_rundir *rundir);
+
+/* An existing one, by its id. False with SP_ERR_USAGE when there is none. */
+bool sp_rundir_open(sp_rundir *rundir, const char *home, const char *id, sp_error *err) SP_MUST_CHECK;
+/* The newest first: ids is a heap array of n heap strings, to be given to sp_rundir_list_free. No directory: none. */
+bool sp_rundir_list(const char *home, char ***ids, size_t *n, sp_error *err) SP_MUST_CHECK;
+void sp_rundir_list_free(char **ids, size_t n);
+/* The caller's; NULL when it is missing or broken. */
+json_t *sp_rundir_load_manifest(const sp_rundir *rundir, sp_error *err) SP_MUST_CHECK;
+/* Whether a process works on the job. */
+bool sp_rundir_is_running(const sp_rundir *rundir);
+/* Takes the job for this process: the lock goes when the descriptor is closed or the process ends in any way. False
+ * with SP_ERR_USAGE when another has it. */
+bool sp_rundir_lock(const sp_rundir *rundir, int *fd, sp_error *err) SP_MUST_CHECK;
 
 #endif

@@ -24,31 +24,49 @@ static bool adopt(sp_writer *writer, int fd, const char *path, sp_error *err) {
     return true;
 }
 
-bool sp_writer_open(sp_writer *writer, const char *path, sp_error *err) {
+/* Opened for appending and locked. The lock goes when the descriptor does, also when the process is killed; where a
+ * file system has none, go on. */
+static bool open_locked(sp_writer *writer, const char *path, int flags, sp_error *err) {
     *writer = (sp_writer){.fd = -1};
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0666);
     if (fd < 0) {
-        sp_fail_errno(err, "%s: cannot be created", path);
-        err->code = SP_ERR_USAGE;
+        bool is_drive = errno == ENOSPC || errno == EDQUOT || errno == EIO;
+        sp_fail_errno(err, "%s: cannot be %s", path, flags & O_CREAT ? "created" : "opened");
+        if (!is_drive) err->code = SP_ERR_USAGE;
         return false;
     }
     if (!adopt(writer, fd, path, err)) {
         close(fd);
         return false;
     }
-    /* The lock goes when the descriptor does, also when the process is killed. Where a file system has none, go on. */
     if (writer->is_regular && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         sp_fail(err, SP_ERR_USAGE, "%s: another run writes its results there; name another file with -o", path);
         sp_writer_close(writer);
         return false;
     }
+    return true;
+}
+
+bool sp_writer_open(sp_writer *writer, const char *path, sp_error *err) {
+    if (!open_locked(writer, path, O_CREAT, err)) return false;
     struct stat st;
-    if (fstat(fd, &st) == 0 && writer->is_regular) writer->end_bytes = (uint64_t)st.st_size;
+    if (fstat(writer->fd, &st) == 0 && writer->is_regular) writer->end_bytes = (uint64_t)st.st_size;
     if (writer->end_bytes == 0) return true;
     sp_fail(err, SP_ERR_USAGE, "%s: holds %llu bytes that are not this job's results; name another file with -o", path,
             (unsigned long long)writer->end_bytes);
     sp_writer_close(writer);
     return false;
+}
+
+bool sp_writer_reopen(sp_writer *writer, const char *path, uint64_t end_bytes, sp_error *err) {
+    if (!open_locked(writer, path, 0, err)) return false;
+    writer->end_bytes = end_bytes;
+    return true;
+}
+
+bool sp_writer_cut(sp_writer *writer, sp_error *err) {
+    return ftruncate(writer->fd, (off_t)writer->end_bytes) == 0 ||
+           sp_fail_errno(err, "%s: cutting half a line off", writer->path);
 }
 
 bool sp_writer_open_fd(sp_writer *writer, int fd, const char *name, sp_error *err) {

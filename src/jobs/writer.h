@@ -21,6 +21,10 @@ typedef struct {
 /* Opens path for appending, creating it, and locks it. A regular file that holds anything already or that another run
  * writes to is refused. */
 bool sp_writer_open(sp_writer *writer, const char *path, sp_error *err) SP_MUST_CHECK;
+/* Opens and locks an earlier run's results of which the first end_bytes are whole lines; nothing is cut yet. */
+bool sp_writer_reopen(sp_writer *writer, const char *path, uint64_t end_bytes, sp_error *err) SP_MUST_CHECK;
+/* Cuts what lies behind the last whole line. */
+bool sp_writer_cut(sp_writer *writer, sp_error *err) SP_MUST_CHECK;
 /* Writes to a descriptor that stays the caller's (stdout); one that cannot be written is refused. */
 bool sp_writer_open_fd(sp_writer *writer, int fd, const char *name, sp_error *err) SP_MUST_CHECK;
 /* One line with its LF. On failure a regular file is cut back to whole lines. */

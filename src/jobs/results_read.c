@@ -1,0 +1,123 @@
+/* Reading a results file back. A line is known by what the writer (result.c) puts first and last, and by its brackets;
+ * a tree of every value would take hundreds of times the time. */
+#include "jobs/results_read.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char first_key[] = "{\"id\":\"batch_req_";
+
+/* The run and line number of a result line, and where its custom_id's string begins; NULL when it is none. */
+static const char *read_head(const char *line, char *id, size_t *i_line) {
+    size_t n_key = sizeof first_key - 1;
+    if (strncmp(line, first_key, n_key) != 0) return NULL;
+    const char *from = line + n_key, *quote = strchr(from, '"'), *dash = quote;
+    while (dash && dash > from && *dash != '-') dash--;
+    if (!dash || dash == from || (size_t)(dash - from) >= 48) return NULL;
+    memcpy(id, from, (size_t)(dash - from));
+    id[dash - from] = '\0';
+    char *end;
+    *i_line = strtoull(dash + 1, &end, 10);
+    static const char next_key[] = "\",\"custom_id\":";
+    if (end != quote || *i_line == 0 || strncmp(quote, next_key, sizeof next_key - 1) != 0) return NULL;
+    return quote + sizeof next_key - 1;
+}
+
+/* Whether quotes and brackets are closed where the line ends, and not before. */
+static bool is_whole(const char *line, size_t n_bytes) {
+    size_t depth = 0;
+    for (size_t i = 0; i < n_bytes; i++) {
+        char c = line[i];
+        if (c == '"') {
+            for (i++; i < n_bytes && line[i] != '"'; i++) i += line[i] == '\\';
+            if (i >= n_bytes) return false;
+        } else if (c == '{' || c == '[') {
+            depth++;
+        } else if (c == '}' || c == ']') {
+            if (depth == 0 || (--depth == 0 && i + 1 != n_bytes)) return false;
+        }
+    }
+    return depth == 0 && n_bytes > 0;
+}
+
+/* Behind the custom_id's string: an error line has no response. */
+static bool is_error_line(const char *custom_id) {
+    const char *at = custom_id + 1;
+    while (*at && *at != '"') at += *at == '\\' && at[1] ? 2 : 1;
+    static const char no_response[] = "\",\"response\":null,";
+    return strncmp(at, no_response, sizeof no_response - 1) == 0;
+}
+
+static void set_done(sp_resume *resume, size_t i_line) {
+    if (i_line >= resume->done_lines) {
+        size_t old = resume->done_lines / 8, n_bytes = (i_line / 8 + 1) * 2;
+        resume->done = realloc(resume->done, n_bytes);
+        SP_CHECK(resume->done != NULL);
+        memset(resume->done + old, 0, n_bytes - old);
+        resume->done_lines = n_bytes * 8;
+    }
+    resume->done[i_line / 8] |= (unsigned char)(1 << i_line % 8);
+}
+
+static bool not_ours(const sp_resume *resume, size_t n_lines, sp_error *err) {
+    return sp_fail(err, SP_ERR_USAGE,
+                   "%s: line %zu is not a result of run %s; take it out, or name another file with -o",
+                   resume->results_path, n_lines, resume->rundir.id);
+}
+
+static bool read_lines(sp_resume *resume, FILE *file, sp_error *err) {
+    char *line = NULL;
+    size_t room = 0, n_lines = 0;
+    bool good = true;
+    for (ssize_t got; good && (got = getline(&line, &room, file)) > 0;) {
+        size_t n_bytes = (size_t)got - 1, i_line;
+        if (line[n_bytes] != '\n' || memchr(line, '\0', n_bytes)) break; /* torn, or never on the drive */
+        char id[48];
+        n_lines++;
+        const char *custom_id = read_head(line, id, &i_line);
+        if (!custom_id || strcmp(id, resume->rundir.id) != 0 || !is_whole(line, n_bytes) || i_line >= (size_t)1 << 40 ||
+            sp_resume_is_done(resume, i_line)) {
+            good = not_ours(resume, n_lines, err);
+            break;
+        }
+        set_done(resume, i_line);
+        resume->n_done++;
+        resume->n_errors += is_error_line(custom_id);
+        resume->results_bytes += (size_t)got;
+    }
+    free(line);
+    return good && (!ferror(file) || sp_fail_errno(err, "%s", resume->results_path));
+}
+
+bool sp_results_read(sp_resume *resume, sp_error *err) {
+    struct stat st;
+    if (stat(resume->results_path, &st) != 0)
+        return sp_fail(err, SP_ERR_USAGE, "%s: the results of run %s are gone (%s); run its rows as a new job",
+                       resume->results_path, resume->rundir.id, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return sp_fail(err, SP_ERR_USAGE,
+                       "%s: run %s wrote to no regular file, it cannot be continued; run its rows "
+                       "as a new job",
+                       resume->results_path, resume->rundir.id);
+    FILE *file = fopen(resume->results_path, "re");
+    if (!file) {
+        sp_fail_errno(err, "%s", resume->results_path);
+        return false;
+    }
+    bool good = read_lines(resume, file, err);
+    fclose(file);
+    return good;
+}
+
+bool sp_results_first_id(const char *path, char *id) {
+    char line[256] = "";
+    size_t i_line;
+    FILE *file = fopen(path, "re");
+    if (!file) return false;
+    bool is_line = fgets(line, sizeof line, file) != NULL && read_head(line, id, &i_line);
+    fclose(file);
+    return is_line;
+}
