@@ -13,6 +13,8 @@
 #include "util/units.h"
 #include "util/version.h"
 
+enum { PATH_BYTES = 4096, MIN_FREE_BYTES = 1000000000 /* results of a long job, and room to spare */ };
+
 /* Findings go to a JSON object or, as lines, to stdout. */
 typedef struct {
     json_t *json; /* NULL: lines */
@@ -55,7 +57,7 @@ static void find_processor(report *r, const sp_machine *machine) {
 }
 
 static void find_memory(report *r, const sp_machine *machine) {
-    char ram[32], limit[32], budget[32], line[200];
+    char ram[SP_UNITS_BYTES], limit[SP_UNITS_BYTES], budget[SP_UNITS_BYTES], line[200];
     uint64_t budget_bytes = machine->limit_bytes / 4 * 3;
     if (r->json) {
         json_object_set_new(r->json, "ram_bytes", json_integer((json_int_t)machine->ram_bytes));
@@ -73,31 +75,42 @@ static void find_memory(report *r, const sp_machine *machine) {
     }
 }
 
+/* Cuts path to its nearest ancestor that is there, itself included. */
+static void cut_to_existing(char path[PATH_BYTES]) {
+    while (access(path, F_OK) != 0) {
+        char *slash = strrchr(path, '/');
+        if (!slash) {
+            strcpy(path, ".");
+            return;
+        }
+        slash[slash == path] = '\0'; /* "/" keeps its slash */
+    }
+}
+
 static void find_home(report *r) {
-    char path[4096], line[4400], room[32];
+    char home[PATH_BYTES], line[PATH_BYTES + 100], room[SP_UNITS_BYTES];
     sp_error err = {0};
-    if (!sp_home_path(NULL, path, sizeof path, &err)) {
+    if (!sp_home_path(NULL, home, sizeof home, &err)) {
         problem(r, err.text);
         return;
     }
-    char parent[4096];
-    snprintf(parent, sizeof parent, "%s", path);
-    while (access(parent, F_OK) != 0 && strrchr(parent, '/') > parent) *strrchr(parent, '/') = '\0';
-    if (access(parent, F_OK) != 0) snprintf(parent, sizeof parent, "%s", path[0] == '/' ? "/" : ".");
+    char parent[PATH_BYTES]; /* what would hold it if it is not there yet */
+    memcpy(parent, home, sizeof parent);
+    cut_to_existing(parent);
     struct statvfs fs = {0};
     uint64_t free_bytes = statvfs(parent, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : 0;
     if (r->json) {
-        json_object_set_new(r->json, "home", sp_json_text(path));
+        json_object_set_new(r->json, "home", sp_json_text(home));
         json_object_set_new(r->json, "home_free_bytes", json_integer((json_int_t)free_bytes));
     } else {
-        snprintf(line, sizeof line, "%s (%s free)", path, sp_units_bytes(free_bytes, room));
+        snprintf(line, sizeof line, "%s (%s free)", home, sp_units_bytes(free_bytes, room));
         say("jobs in", line);
     }
     if (access(parent, W_OK) != 0) {
         snprintf(line, sizeof line, "%s cannot be written; set SPILL_HOME to a directory that can", parent);
         problem(r, line);
     }
-    if (free_bytes < 1000000000) {
+    if (free_bytes < MIN_FREE_BYTES) {
         snprintf(line, sizeof line, "only %s free where jobs are kept; set SPILL_HOME to a bigger disk",
                  sp_units_bytes(free_bytes, room));
         problem(r, line);

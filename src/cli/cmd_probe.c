@@ -51,7 +51,7 @@ static bool save(const sp_machine_file *measured, char *path, sp_error *err) {
 static void show_drive(const sp_machine_drive *drive) {
     printf("%-10s %s: %s%s%s, %s\n", "drive", drive->mount, drive->file_system, drive->device[0] ? " on " : "",
            drive->device, drive->direct ? "page cache bypassed" : "no direct reads");
-    char best[32], low[32], high[32], request[32];
+    char best[SP_UNITS_BYTES], low[SP_UNITS_BYTES], high[SP_UNITS_BYTES], request[SP_UNITS_BYTES];
     if (drive->read_bps > 0)
         printf("%-10s %s/s (%s to %s in five rounds) with %s, %zu requests of %s\n", "reading",
                sp_units_bytes((uint64_t)drive->read_bps, best), sp_units_bytes((uint64_t)drive->low_bps, low),
@@ -66,7 +66,7 @@ static void show(const sp_machine_file *file, const char *path) {
     sp_error err = {0};
     const char *advice = sp_drive_find(path, &found, &err) ? sp_drive_advice(&found) : NULL;
     if (advice) printf("%-10s %s\n", "note", advice);
-    char rate[32];
+    char rate[SP_UNITS_BYTES];
     printf("%-10s %s/s\n", "memory", sp_units_bytes((uint64_t)file->machine.memory_bps, rate));
     for (size_t i = 0; i < file->n_isas; i++)
         printf("%-10s %.0f GFLOP/s with %s\n", i ? "" : "products", file->isas[i].gemm_flops * 1e-9, file->isas[i].isa);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/opts.h"
+#include "kernels/device.h"
 #include "util/version.h"
 
 enum { OPTION_COLUMN = 28, MAX_WIDTH = 100 };
@@ -57,8 +58,7 @@ void sp_help_program(void) {
 }
 
 void sp_help_command(const sp_command *command) {
-    printf("usage: spill %s%s%s [options]\n\n%s%s", command->name, *command->synopsis ? " " : "", command->synopsis, "",
-           "");
+    printf("usage: spill %s%s%s [options]\n\n", command->name, *command->synopsis ? " " : "", command->synopsis);
     print_wrapped(command->description, 0, 0);
     printf("\noptions:\n");
     for (size_t i = 0; i < SP_OPT_COUNT; i++) {
@@ -91,11 +91,8 @@ static void man_text(const char *text) {
 }
 
 static void man_page(void) {
-    printf(
-        ".TH SPILL 1 \"\" \"spill %s\" \"User Commands\"\n.SH NAME\nspill \\- runs language models bigger than memory "
-        "over files of "
-        "prompts\n.SH SYNOPSIS\n",
-        SP_VERSION);
+    printf(".TH SPILL 1 \"\" \"spill %s\" \"User Commands\"\n.SH NAME\n", SP_VERSION);
+    printf("spill \\- runs language models bigger than memory over files of prompts\n.SH SYNOPSIS\n");
     for (size_t i = 0; i < sp_n_commands; i++)
         printf(".B spill %s\n%s [options]\n.br\n", sp_commands[i].name, sp_commands[i].synopsis);
     for (size_t i = 0; i < sp_n_commands; i++) {
@@ -110,10 +107,10 @@ static void man_page(void) {
             man_text(sp_options[k].help);
         }
     }
-    printf(
-        ".SH ENVIRONMENT\n.TP\n.B SPILL_HOME\nwhere jobs are kept (default: the XDG data directory).\n.TP\n.B "
-        "SPILL_DISABLE_ISA\n"
-        "comma-separated instruction sets not to use: amx, avx512bf16, avx512, avx2, neon.\n");
+    printf(".SH ENVIRONMENT\n.TP\n.B SPILL_HOME\nwhere jobs are kept (default: the XDG data directory).\n");
+    printf(".TP\n.B SPILL_DISABLE_ISA\ncomma-separated instruction sets not to use, of:");
+    for (const char *const *name = sp_device_isa_names(); *name; name++) printf(" %s", *name);
+    putchar('\n');
 }
 
 /* ---- bash completion ---- */
@@ -157,12 +154,9 @@ int sp_cmd_help(const sp_invocation *invocation) {
         pages[i].print();
         return 0;
     }
-    for (size_t i = 0; i < sp_n_commands; i++) {
-        if (strcmp(topic, sp_commands[i].name) != 0) continue;
-        sp_help_command(&sp_commands[i]);
-        return 0;
-    }
     sp_error err = {0};
-    sp_fail(&err, SP_ERR_USAGE, "help: no command '%s'; see spill --help", topic);
-    return sp_cli_fail(&err);
+    const sp_command *command = sp_command_find(topic, &err);
+    if (!command) return sp_cli_fail(&err);
+    sp_help_command(command);
+    return 0;
 }

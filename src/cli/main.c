@@ -28,19 +28,6 @@ static char *join_command(int argc, char **argv) {
     return line.data;
 }
 
-static const sp_command *find_command(const char *name, sp_error *err) {
-    const char *names[16];
-    SP_CHECK(sp_n_commands <= 16);
-    for (size_t i = 0; i < sp_n_commands; i++) {
-        if (strcmp(sp_commands[i].name, name) == 0) return &sp_commands[i];
-        names[i] = sp_commands[i].name;
-    }
-    const char *nearest = sp_opts_nearest(name, names, sp_n_commands);
-    sp_fail(err, SP_ERR_USAGE, "%s: no such command; %s%s%s", name,
-            nearest ? "did you mean spill " : "see spill --help", nearest ? nearest : "", nearest ? "?" : "");
-    return NULL;
-}
-
 /* Takes the places of standard streams that are closed, so that no file opened later becomes one of them; reads and
  * writes of the stand-ins fail as those of the closed ones would. */
 static void claim_streams(void) {
@@ -75,7 +62,7 @@ int main(int argc, char **argv) {
         printf("spill %s\n", SP_VERSION);
         return end(0);
     }
-    const sp_command *command = find_command(argv[1], &err);
+    const sp_command *command = sp_command_find(argv[1], &err);
     if (!command) return sp_cli_fail(&err);
     sp_invocation invocation = {0};
     if (!sp_opts_parse(command, argc - 2, argv + 2, &invocation, &err)) return sp_cli_fail(&err);

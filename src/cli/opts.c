@@ -1,4 +1,4 @@
-/* Parsing of the command line by the option table. */
+/* The command line by the tables of commands and options; exit statuses. */
 #include "cli/opts.h"
 
 #include <errno.h>
@@ -33,37 +33,46 @@ static bool parse_number(const sp_option *option, const char *text, sp_option_va
     char *end;
     value->number = strtod(text, &end);
     if (end == text || *end || !isfinite(value->number) || value->number < 0)
-        return bad_value(option, text, "a number", err);
+        return bad_value(option, text, "a number of at least 0", err);
     return true;
 }
 
-/* A number and a unit letter of `units`; factor[i] belongs to units[i]. */
-static bool parse_unit(const char *text, const char *units, const double *factors, double *out) {
+typedef struct {
+    const char *letters;
+    double factor;
+} unit_row;
+
+/* A number that is not negative, and at most one unit of units[n]; *rest is what follows them. */
+static bool parse_unit(const char *text, const unit_row *units, size_t n, double *out, const char **rest) {
     char *end;
-    double number = strtod(text, &end);
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    if (end == text || !isfinite(number) || number < 0 ||
-        (*end && (!unit || (end[1] && strcmp(end + 1, "B") != 0 && strcmp(end + 1, "iB") != 0))))
-        return false;
-    *out = number * (unit ? factors[unit - units] : 1);
+    *out = strtod(text, &end);
+    *rest = end;
+    if (end == text || !isfinite(*out) || *out < 0) return false;
+    for (size_t i = 0; i < n && *end; i++) {
+        if (!strchr(units[i].letters, *end)) continue;
+        *out *= units[i].factor;
+        *rest = end + 1;
+        break;
+    }
     return true;
 }
 
 static bool parse_size(const sp_option *option, const char *text, sp_option_value *value, sp_error *err) {
-    static const double factors[] = {1024.0,       1024.0,       1048576.0,       1048576.0,
-                                     1073741824.0, 1073741824.0, 1099511627776.0, 1099511627776.0};
+    static const unit_row units[] = {{"kK", 0x1p10}, {"mM", 0x1p20}, {"gG", 0x1p30}, {"tT", 0x1p40}};
     double bytes = 0;
-    if (!parse_unit(text, "kKmMgGtT", factors, &bytes) || bytes < 1 || bytes > 9e18)
+    const char *rest;
+    bool good = parse_unit(text, units, sizeof units / sizeof *units, &bytes, &rest) && bytes >= 1 && bytes < 0x1p63;
+    if (!good || (*rest && strcmp(rest, "B") != 0 && strcmp(rest, "iB") != 0))
         return bad_value(option, text, "a size such as 4G or 512M", err);
     value->count = (int64_t)bytes;
     return true;
 }
 
 static bool parse_duration(const sp_option *option, const char *text, sp_option_value *value, sp_error *err) {
-    static const double factors[] = {1, 60, 3600, 86400};
-    size_t n = strlen(text);
-    if (!n || !parse_unit(text, "smhd", factors, &value->number) || value->number <= 0 || text[n - 1] == 'B')
-        return bad_value(option, text, "a time such as 90m, 8h or 30s", err);
+    static const unit_row units[] = {{"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
+    const char *rest;
+    bool good = parse_unit(text, units, sizeof units / sizeof *units, &value->number, &rest);
+    if (!good || *rest || value->number <= 0) return bad_value(option, text, "a time such as 90m, 8h or 30s", err);
     return true;
 }
 
@@ -102,11 +111,12 @@ static parse_fn *const parsers[] = {
 
 /* ---- names ---- */
 
-/* Edit distance, stopped at words over 30 letters. */
+/* Edit distance (Levenshtein, one row at a time); SIZE_MAX for words over 30 letters. */
 static size_t distance(const char *a, const char *b) {
+    enum { MAX_LETTERS = 30 };
     size_t n = strlen(a), m = strlen(b);
-    size_t row[32];
-    if (n > 30 || m > 30) return 99;
+    size_t row[MAX_LETTERS + 1];
+    if (n > MAX_LETTERS || m > MAX_LETTERS) return SIZE_MAX;
     for (size_t j = 0; j <= m; j++) row[j] = j;
     for (size_t i = 1; i <= n; i++) {
         size_t diagonal = row[0];
@@ -122,7 +132,8 @@ static size_t distance(const char *a, const char *b) {
     return row[m];
 }
 
-const char *sp_opts_nearest(const char *word, const char *const *names, size_t n) {
+/* The nearest of n names to word within two edits, or NULL. */
+static const char *nearest_name(const char *word, const char *const *names, size_t n) {
     const char *best = NULL;
     size_t best_distance = 3;
     for (size_t i = 0; i < n; i++) {
@@ -135,12 +146,25 @@ const char *sp_opts_nearest(const char *word, const char *const *names, size_t n
     return best;
 }
 
+const sp_command *sp_command_find(const char *name, sp_error *err) {
+    const char *names[SP_MAX_COMMANDS];
+    SP_CHECK(sp_n_commands <= SP_MAX_COMMANDS);
+    for (size_t i = 0; i < sp_n_commands; i++) {
+        if (strcmp(sp_commands[i].name, name) == 0) return &sp_commands[i];
+        names[i] = sp_commands[i].name;
+    }
+    const char *nearest = nearest_name(name, names, sp_n_commands);
+    sp_fail(err, SP_ERR_USAGE, "%s: no such command; %s%s%s", name,
+            nearest ? "did you mean spill " : "see spill --help", nearest ? nearest : "", nearest ? "?" : "");
+    return NULL;
+}
+
 static bool unknown_option(const sp_command *command, const char *word, sp_error *err) {
     const char *names[SP_OPT_COUNT];
     size_t n = 0;
     for (size_t i = 0; i < SP_OPT_COUNT; i++)
         if (sp_options[i].commands & command->bit) names[n++] = sp_options[i].long_name;
-    const char *nearest = strncmp(word, "--", 2) == 0 ? sp_opts_nearest(word + 2, names, n) : NULL;
+    const char *nearest = strncmp(word, "--", 2) == 0 ? nearest_name(word + 2, names, n) : NULL;
     if (nearest)
         return sp_fail(err, SP_ERR_USAGE, "%s: no such option of spill %s; did you mean --%s?", word, command->name,
                        nearest);

@@ -18,19 +18,20 @@ enum {
     SP_CMD_HELP = 1 << 5,
     SP_CMD_PROBE = 1 << 6,
     SP_CMD_JOBS = SP_CMD_RUN | SP_CMD_PLAN,
-    SP_CMD_ALL = (1 << 7) - 1,
+    SP_CMD_ALL = 0x7fffffff, /* whatever commands there will be */
 };
 
+/* What an option takes. */
 typedef enum {
-    SP_KIND_FLAG,
-    SP_KIND_COUNT,
-    SP_KIND_NUMBER,
-    SP_KIND_SIZE,
-    SP_KIND_DURATION,
-    SP_KIND_DATE,
-    SP_KIND_TEXT,
-    SP_KIND_PATH,
-    SP_KIND_CHOICE
+    SP_KIND_FLAG,     /* nothing */
+    SP_KIND_COUNT,    /* a whole number, at least 0 */
+    SP_KIND_NUMBER,   /* a number, at least 0 */
+    SP_KIND_SIZE,     /* bytes: 512M, 4G; powers of 1024 */
+    SP_KIND_DURATION, /* 30s, 90m, 8h, 1d */
+    SP_KIND_DATE,     /* YYYY-MM-DD */
+    SP_KIND_TEXT,     /* anything but nothing */
+    SP_KIND_PATH,     /* the same */
+    SP_KIND_CHOICE,   /* one of the words of its value */
 } sp_option_kind;
 
 typedef enum {
@@ -45,7 +46,7 @@ typedef struct {
     char short_name;       /* 0: none */
     sp_option_kind kind;
     const char *value; /* placeholder, or a|b|c of a choice */
-    unsigned commands;
+    unsigned commands; /* SP_CMD_* */
     const char *help;
 } sp_option;
 extern const sp_option sp_options[SP_OPT_COUNT];
@@ -57,7 +58,7 @@ typedef struct {
     double number;    /* NUMBER, DURATION (seconds) */
 } sp_option_value;
 
-enum { SP_MAX_ARGS = 16 };
+enum { SP_MAX_ARGS = 16, SP_MAX_COMMANDS = 32 };
 
 typedef struct {
     sp_option_value options[SP_OPT_COUNT];
@@ -68,7 +69,7 @@ typedef struct {
 
 typedef struct {
     const char *name;
-    unsigned bit;
+    unsigned bit;         /* SP_CMD_* */
     const char *synopsis; /* positional arguments */
     size_t min_args, max_args;
     const char *summary;                         /* one line */
@@ -78,12 +79,13 @@ typedef struct {
 extern const sp_command sp_commands[];
 extern const size_t sp_n_commands;
 
-/* Parses argv[0..argc) (after the command's name). `--` ends options, "-" is an argument. */
+/* Parses argv[0..argc) (after the command's name) into *invocation, which is zero before and borrows from argv. `--`
+ * ends options, "-" is an argument. With --help the number of arguments is not checked. */
 bool sp_opts_parse(const sp_command *command, int argc, char **argv, sp_invocation *invocation,
                    sp_error *err) SP_MUST_CHECK;
 
-/* The nearest name to `word` within two edits among n names, or NULL. For "did you mean". */
-const char *sp_opts_nearest(const char *word, const char *const *names, size_t n);
+/* The command of that name, or NULL with an error that may name the one that was meant. */
+const sp_command *sp_command_find(const char *name, sp_error *err) SP_MUST_CHECK;
 
 /* Exit status of a failure: 2 for usage and unusable input, 75 when it was stopped from outside, else 1. */
 int sp_cli_status(const sp_error *err);

@@ -3,18 +3,18 @@
 
 #include <stdio.h>
 
-const char *sp_units_bytes(uint64_t n_bytes, char *text) {
+const char *sp_units_bytes(uint64_t n_bytes, char text[SP_UNITS_BYTES]) {
     static const char *const names[] = {"B", "kB", "MB", "GB", "TB"};
     double value = (double)n_bytes;
     size_t i = 0;
-    while (value >= 999.95 && i < 4) value /= 1000, i++;
+    for (; value >= 999.95 && i < 4; i++) value /= 1000; /* 999.95 would be printed as 1000.0 */
     snprintf(text, SP_UNITS_BYTES, i ? "%.1f %s" : "%.0f %s", value, names[i]);
     return text;
 }
 
-const char *sp_units_time(double seconds, char *text) {
+const char *sp_units_time(double seconds, char text[SP_UNITS_BYTES]) {
     unsigned long long s = (unsigned long long)(seconds + 0.5);
-    if (seconds < 9.95)
+    if (seconds < 9.95) /* what is printed as 9.9 */
         snprintf(text, SP_UNITS_BYTES, "%.1f s", seconds);
     else if (s < 60)
         snprintf(text, SP_UNITS_BYTES, "%llu s", s);
@@ -25,7 +25,7 @@ const char *sp_units_time(double seconds, char *text) {
     return text;
 }
 
-const char *sp_units_count(uint64_t n, char *text) {
+const char *sp_units_count(uint64_t n, char text[SP_UNITS_BYTES]) {
     char digits[24]; /* 20 at most, 26 with commas */
     int n_digits = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n);
     char *out = text;

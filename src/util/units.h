@@ -1,4 +1,4 @@
-/* Numbers for people. Each writes into text[SP_UNITS_BYTES] and returns it. */
+/* Numbers for people. Each writes into text and returns it. Pure, thread-safe. */
 #ifndef SPILL_UTIL_UNITS_H
 #define SPILL_UTIL_UNITS_H
 
@@ -6,8 +6,9 @@
 
 enum { SP_UNITS_BYTES = 32 };
 
-const char *sp_units_bytes(uint64_t n_bytes, char *text); /* "141.1 GB": powers of 1000, as drives are counted */
-const char *sp_units_time(double seconds, char *text);    /* "4.2 s", "59 s", "3 m 10 s", "11 h 20 m" */
-const char *sp_units_count(uint64_t n, char *text);       /* "1,234,567" */
+const char *sp_units_bytes(uint64_t n_bytes,
+                           char text[SP_UNITS_BYTES]); /* "141.1 GB": powers of 1000, as drives are counted */
+const char *sp_units_time(double seconds, char text[SP_UNITS_BYTES]); /* "4.2 s", "59 s", "3 m 10 s", "11 h 20 m" */
+const char *sp_units_count(uint64_t n, char text[SP_UNITS_BYTES]);    /* "1,234,567" */
 
 #endif
