@@ -20,6 +20,18 @@ typedef struct {
     bool add;
 } sink;
 
+/* Pinned chunks are put in panel form, each once: after it was hashed, before its first product, while it is in cache.
+ * Rows of an embedding can be read back as they were if they were bf16. */
+static void form_panels(sp_engine *e, sp_chunk *chunks, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        sp_chunk *c = &chunks[i];
+        const sp_matrix *matrix = c->matrix;
+        if (!c->is_pinned || c->has_panels || sp_panel_rows(e->device, matrix->format, matrix->n_cols) == 0) continue;
+        if (c->weight == SP_WEIGHT_HEAD && e->model->arch.tied_head && matrix->format->id != SP_FMT_BF16) continue;
+        sp_op_panels(e->device, matrix->format, sp_stream_to_panels(e->stream, c), c->n_rows, matrix->n_cols);
+    }
+}
+
 /* y <- W x for the matrices `first`, first + 1, ... of one group, whose input is packed [n_tokens, k]. */
 static bool multiply(sp_engine *e, sp_weight first, const sink *sinks, size_t n_sinks, const void *packed,
                      size_t n_tokens, sp_error *err) {
@@ -31,6 +43,7 @@ static bool multiply(sp_engine *e, sp_weight first, const sink *sinks, size_t n_
         size_t n = sp_stream_take(e->stream, chunks, err);
         if (n == 0) return false;
         sp_content_see(e->content, chunks, n);
+        form_panels(e, chunks, n);
         for (size_t i = 0; i < n; i++) {
             const sp_chunk *c = &chunks[i];
             const sink *to = &sinks[c->weight - first];
@@ -43,7 +56,8 @@ static bool multiply(sp_engine *e, sp_weight first, const sink *sinks, size_t n_
                                   .bias = to->bias ? to->bias + c->row0 : NULL,
                                   .add = to->add,
                                   .y = to->y + (c->row0 - to->row0),
-                                  .ldy = to->ldy};
+                                  .ldy = to->ldy,
+                                  .panels = c->has_panels};
             n_left -= c->n_rows;
         }
         sp_op_linear(e->device, jobs, n, packed, n_tokens);

@@ -315,6 +315,17 @@ static bool check_supported(const sp_model *model, sp_error *err) {
     return true;
 }
 
+/* Of an embedding that is the head and was put in panel form for it. */
+static void embed_row(void *device, const sp_chunk *chunk, size_t i_row, void *out) {
+    sp_panel_row(device, chunk->w, chunk->n_rows, chunk->matrix->n_cols, i_row, out);
+}
+
+/* The kernels' memory for panels of the widest matrix. */
+static void reserve_panels(sp_engine *e) {
+    const sp_arch *arch = &e->model->arch;
+    sp_panel_reserve(e->device, sp_max_size(arch->d_model, sp_max_size(arch->n_heads * arch->head_dim, arch->d_ffn)));
+}
+
 sp_engine *sp_engine_open(const sp_model *model, const sp_plan *plan, sp_device *device, sp_error *err) {
     if (!check_supported(model, err)) return NULL;
     sp_arena arena = {0};
@@ -329,13 +340,16 @@ sp_engine *sp_engine_open(const sp_model *model, const sp_plan *plan, sp_device 
                                        .n_embed_max = plan->pass_tokens,
                                        .backend = plan->read_backend,
                                        .depth = plan->read_depth,
-                                       .request_bytes = plan->read_request_bytes};
+                                       .request_bytes = plan->read_request_bytes,
+                                       .panel_row = embed_row,
+                                       .panel_ctx = device};
     size_t page_bytes = sp_kv_page_bytes(device, model->arch.n_kv_heads, model->arch.head_dim);
     e->stream = sp_stream_open(model, &options, err);
     if (e->stream) e->content = sp_content_new(model, sp_stream_n_extents(e->stream), device, &e->arena);
     if (e->stream && sp_params_read(model, &e->arena, e->content, &e->params, err) && allocate(e, err)) {
         e->kv = sp_kv_open(model->arch.n_layers, page_bytes, plan->kv_pages, err);
         allocate_tables(e);
+        reserve_panels(e);
     }
     if (e->kv) return e;
     sp_engine_close(e);

@@ -11,8 +11,11 @@ typedef struct {
     size_t n, max_bytes;
 } cutter;
 
+enum { CUT_ROWS = 32 }; /* a multiple of every ISA's panel */
+
 static void cut(cutter *c, sp_weight weight, const sp_matrix *matrix, size_t row0, size_t row1) {
     size_t step = sp_max_size(1, c->chunk_bytes / matrix->row_bytes);
+    if (step > CUT_ROWS) step -= step % CUT_ROWS;
     while (row0 < row1) {
         size_t n_rows = sp_min_size(step, row1 - row0);
         sp_extent extent = {matrix, weight, c->i_layer, c->group, row0, n_rows};

@@ -36,7 +36,7 @@ static inline uint64_t sp_extent_offset(const sp_extent *extent) {
     return extent->matrix->offset_bytes + (uint64_t)extent->row0 * extent->matrix->row_bytes;
 }
 
-/* Chunks of at most chunk_bytes, or one row. */
+/* Chunks of at most chunk_bytes, or one row; whole panels (kernels/ops.h) where that is more than one. */
 void sp_schedule_build(const sp_model *model, size_t chunk_bytes, size_t ffn_block, sp_arena *arena,
                        sp_schedule *schedule);
 

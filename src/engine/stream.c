@@ -18,6 +18,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "engine/schedule.h"
@@ -36,6 +37,7 @@ typedef struct {
     uint64_t pinned_turn; /* stays in memory from this turn on; NEVER: goes through the ring */
     char *at;             /* its place, when pinned */
     bool is_asked;        /* pinned, and submitted */
+    bool has_panels;      /* pinned, and put in panel form */
     sp_ring_ticket ticket;
 } item;
 
@@ -80,6 +82,8 @@ struct sp_stream {
     size_t staged_row_bytes; /* [n_embed_max] rows, so far apart */
     sp_ring_ticket *staged;  /* [n_embed_max] */
     size_t n_embed_max;
+    void (*panel_row)(void *ctx, const sp_chunk *chunk, size_t i_row, void *out);
+    void *panel_ctx;
 
     cursor submitting;   /* the next chunk to be read */
     cursor taking;       /* the next chunk to be taken */
@@ -183,15 +187,27 @@ static bool wait_for(sp_stream *s, sp_ring_ticket ticket, bool at_boundary, sp_e
     return landed;
 }
 
+static sp_chunk chunk_of(const sp_stream *s, size_t i_item, const char *w, bool pinned) {
+    const sp_extent *extent = &s->schedule.extents[i_item];
+    return (sp_chunk){.w = w,
+                      .matrix = extent->matrix,
+                      .weight = extent->weight,
+                      .i_layer = extent->i_layer,
+                      .row0 = extent->row0,
+                      .n_rows = extent->n_rows,
+                      .i_extent = i_item,
+                      .is_pinned = pinned,
+                      .has_panels = s->items[i_item].has_panels};
+}
+
 /* The chunk at the taking cursor, which moves on. */
 static sp_chunk next_chunk(sp_stream *s) {
     cursor *c = &s->taking;
-    const sp_extent *extent = &s->schedule.extents[c->i_item];
     const item *it = &s->items[c->i_item];
     bool pinned = is_pinned(it, c->turn);
     const char *w = pinned ? it->at : place_in_slot(s, slot_of(s, c->n_unpinned), c->i_item);
     c->n_unpinned += !pinned;
-    return (sp_chunk){w, extent->matrix, extent->weight, extent->i_layer, extent->row0, extent->n_rows, c->i_item++};
+    return chunk_of(s, c->i_item++, w, pinned);
 }
 
 static size_t take_run(sp_stream *s, sp_chunk *chunks) {
@@ -224,6 +240,18 @@ void sp_stream_release(sp_stream *s) {
     if (s->n_released == s->taking.n_unpinned) return;
     s->n_released = s->taking.n_unpinned;
     submit_chunks(s);
+}
+
+/* A chunk's place begins at a multiple of ALIGN, less than an alignment of the ring before its bytes. */
+void *sp_stream_to_panels(sp_stream *s, sp_chunk *chunk) {
+    item *it = &s->items[chunk->i_extent];
+    assert(chunk->is_pinned && !it->has_panels);
+    char *to = it->at - (uintptr_t)it->at % ALIGN;
+    if (to != it->at) memmove(to, it->at, sp_extent_bytes(&s->schedule.extents[chunk->i_extent]));
+    it->at = to;
+    it->has_panels = chunk->has_panels = true;
+    chunk->w = to;
+    return to;
 }
 
 static bool pass_over(sp_stream *s, sp_error *err) {
@@ -269,9 +297,14 @@ static bool is_embed_landed(sp_stream *s) {
     return true;
 }
 
-static const char *row_in_memory(const sp_stream *s, size_t i_row) {
+/* Row i_row of an embedding in memory: where it lies, or, out of a panel, a copy in its staged row. */
+static const char *row_in_memory(const sp_stream *s, size_t i_row, char *staged) {
     size_t i_first = s->schedule.i_embed, step = s->schedule.extents[i_first].n_rows;
-    return s->items[i_first + i_row / step].at + i_row % step * s->model->embed.row_bytes;
+    const item *it = &s->items[i_first + i_row / step];
+    if (!it->has_panels) return it->at + i_row % step * s->model->embed.row_bytes;
+    sp_chunk chunk = chunk_of(s, i_first + i_row / step, it->at, true);
+    s->panel_row(s->panel_ctx, &chunk, i_row % step, staged);
+    return staged;
 }
 
 /* Rows that are not in memory are read ahead of all chunks: the whole pass waits for them. */
@@ -280,12 +313,13 @@ bool sp_stream_embed(sp_stream *s, const int32_t *ids, size_t n_ids, const void 
     const sp_matrix *embed = &s->model->embed;
     bool in_memory = is_embed_landed(s);
     for (size_t i = 0; i < n_ids; i++) {
+        char *staged = s->staging_base + i * s->staged_row_bytes;
         if (in_memory) {
-            rows[i] = row_in_memory(s, (size_t)ids[i]);
+            rows[i] = row_in_memory(s, (size_t)ids[i], staged);
             continue;
         }
         uint64_t offset = embed->offset_bytes + (size_t)ids[i] * embed->row_bytes;
-        char *to = s->staging_base + i * s->staged_row_bytes + sp_ring_lead_bytes(s->align_bytes, offset);
+        char *to = staged + sp_ring_lead_bytes(s->align_bytes, offset);
         s->staged[i] = read_part(s, embed, offset, embed->row_bytes, to, true);
         rows[i] = to;
     }
@@ -452,6 +486,8 @@ sp_stream *sp_stream_open(const sp_model *model, const sp_stream_options *option
     s->regions = SP_ARENA_ARRAY(&arena, region, model->arch.n_layers + 2);
     s->n_slots = options->n_slots;
     s->n_embed_max = options->n_embed_max;
+    s->panel_row = options->panel_row;
+    s->panel_ctx = options->panel_ctx;
     s->staged = SP_ARENA_ARRAY(&arena, sp_ring_ticket, sp_max_size(1, options->n_embed_max));
     s->arena = arena;
     bool started = open_ring(s, options, err) && map_memory(s, options, err) &&

@@ -35,6 +35,18 @@ typedef enum {
     SP_WEIGHT_COUNT
 } sp_weight;
 
+/* Rows [row0, row0 + n_rows) of a matrix, row_bytes apart as in the file; or in panel form. */
+typedef struct {
+    const void *w;
+    const sp_matrix *matrix;
+    sp_weight weight;
+    uint32_t i_layer; /* L for the head and the embedding */
+    size_t row0, n_rows;
+    size_t i_extent; /* its number in the schedule, below sp_stream_n_extents */
+    bool is_pinned;
+    bool has_panels; /* sp_stream_to_panels was called for it */
+} sp_chunk;
+
 typedef struct {
     size_t chunk_bytes;      /* a chunk is no longer than this, but for one row that is */
     size_t ffn_block;        /* gate and up alternate in blocks of this many rows */
@@ -46,21 +58,15 @@ typedef struct {
     sp_ring_backend backend; /* these three: io/ring.h, 0: a default */
     size_t depth;
     size_t request_bytes;
+    /* Reads row i_row of a chunk in panel form as it was in the file; called by sp_stream_embed. NULL where no chunk of
+     * the embedding is ever put in panel form. */
+    void (*panel_row)(void *ctx, const sp_chunk *chunk, size_t i_row, void *out);
+    void *panel_ctx;
 } sp_stream_options;
 
 /* Opens the model's files and starts reading; returns at once. The model is borrowed. */
 sp_stream *sp_stream_open(const sp_model *model, const sp_stream_options *options, sp_error *err) SP_MUST_CHECK;
 void sp_stream_close(sp_stream *stream); /* NULL is fine */
-
-/* Rows [row0, row0 + n_rows) of a matrix, row_bytes apart as in the file. */
-typedef struct {
-    const void *w;
-    const sp_matrix *matrix;
-    sp_weight weight;
-    uint32_t i_layer; /* L for the head and the embedding */
-    size_t row0, n_rows;
-    size_t i_extent; /* its number in the schedule, below sp_stream_n_extents */
-} sp_chunk;
 
 enum { SP_STREAM_TAKE = 8 };
 
@@ -81,6 +87,11 @@ void sp_stream_begin_pass(sp_stream *stream, sp_stream_part part);
  * valid until released. */
 size_t sp_stream_take(sp_stream *stream, sp_chunk chunks[SP_STREAM_TAKE], sp_error *err) SP_MUST_CHECK;
 void sp_stream_release(sp_stream *stream); /* all that were taken */
+
+/* Lets the caller put a pinned chunk that it has taken into panel form (kernels/ops.h), in place and once: sets
+ * has_panels, moves what it holds to a multiple of 64 bytes and returns that address, which is the chunk's from now on.
+ */
+void *sp_stream_to_panels(sp_stream *stream, sp_chunk *chunk);
 
 /* Ends a pass: passes over its chunks that were not taken, and the next pass begins with the first again. Fails when a
  * file has changed since it was opened. */

@@ -5,6 +5,7 @@
  * threads of unequal speed, and never finer than the ISA's tile. Nothing here can change a result: an output element
  * belongs to one task, and its order of summation to k alone. */
 #include <assert.h>
+#include <string.h>
 
 #include "kernels/internal.h"
 #include "util/size.h"
@@ -15,6 +16,7 @@ enum {
     MAX_STRIP_ROWS = 256, /* more rows to a task gain nothing: a panel is smaller */
     PACK_TASK_ELEMS = 16384,
     PANEL_COLS = 32, /* the block of the canonical order */
+    LINE_BYTES = 64,
 };
 
 size_t sp_packed_bytes(const sp_device *device, size_t n_tokens, size_t k) {
@@ -100,6 +102,11 @@ size_t sp_panel_rows(const sp_device *device, const sp_format *format, size_t k)
                : 0;
 }
 
+void sp_panel_reserve(sp_device *device, size_t k) {
+    if (device->linear->panel_form)
+        sp_device_scratch(device, device->linear->row_tile * (k * sizeof(sp_bf16) + LINE_BYTES));
+}
+
 typedef struct {
     const sp_device *device;
     const sp_format *format;
@@ -116,13 +123,16 @@ static void panel_task(void *ctx, size_t i_task, size_t i_thread) {
 void sp_op_panels(sp_device *device, const sp_format *format, void *w, size_t n_rows, size_t k) {
     const size_t panel_rows = sp_panel_rows(device, format, k);
     assert(panel_rows > 0 && (uintptr_t)w % 64 == 0);
-    sp_device_scratch(device, panel_rows * (k * sizeof(sp_bf16) + 64));
+    sp_panel_reserve(device, k);
     panel_run run = {device, format, w, panel_rows * k * sizeof(sp_bf16), k};
     sp_pool_run(device->pool, n_rows / panel_rows, panel_task, &run);
 }
 
-void sp_panel_row(const sp_device *device, const void *w, size_t k, size_t i_row, sp_bf16 *out) {
-    const size_t panel_rows = device->linear->row_tile;
-    const uint8_t *panel = (const uint8_t *)w + i_row / panel_rows * panel_rows * k * sizeof(sp_bf16);
-    device->linear->panel_row(panel, k, i_row % panel_rows, out);
+void sp_panel_row(const sp_device *device, const void *w, size_t n_rows, size_t k, size_t i_row, sp_bf16 *out) {
+    const size_t panel_rows = device->linear->row_tile, row_bytes = k * sizeof(sp_bf16);
+    const size_t first = i_row / panel_rows * panel_rows;
+    if (first + panel_rows > n_rows)
+        memcpy(out, (const uint8_t *)w + i_row * row_bytes, row_bytes);
+    else
+        device->linear->panel_row((const uint8_t *)w + first * row_bytes, k, i_row - first, out);
 }

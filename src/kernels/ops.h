@@ -29,8 +29,10 @@ void sp_op_pack(sp_device *device, const float *x, size_t ldx, size_t n_tokens, 
 size_t sp_panel_rows(const sp_device *device, const sp_format *format, size_t k);
 /* w [n_rows, k], row after row and 64-byte aligned, into panel form, in place. */
 void sp_op_panels(sp_device *device, const sp_format *format, void *w, size_t n_rows, size_t k);
-/* out <- row i_row of w [n_rows, k] in panel form; i_row lies in a whole panel. */
-void sp_panel_row(const sp_device *device, const void *w, size_t k, size_t i_row, sp_bf16 *out);
+/* Takes the memory that sp_op_panels needs for rows of up to k, which does so itself otherwise. */
+void sp_panel_reserve(sp_device *device, size_t k);
+/* out [k] <- row i_row of w [n_rows, k] in panel form, which was bf16 before. Any thread. */
+void sp_panel_row(const sp_device *device, const void *w, size_t n_rows, size_t k, size_t i_row, sp_bf16 *out);
 
 typedef struct {
     const sp_format *format;

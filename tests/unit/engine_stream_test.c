@@ -289,6 +289,66 @@ static void gives_embedding_rows(void **state) {
     }
 }
 
+/* A row of a chunk whose bits were turned over. */
+static void turned_row(void *ctx, const sp_chunk *chunk, size_t i_row, void *out) {
+    *(size_t *)ctx += 1;
+    const unsigned char *row = (const unsigned char *)chunk->w + i_row * chunk->matrix->row_bytes;
+    for (size_t b = 0; b < chunk->matrix->row_bytes; b++) ((unsigned char *)out)[b] = row[b] ^ 0xff;
+}
+
+/* A pass that turns the bits of every pinned chunk over, in place, as an engine would reorder them: in the first. */
+static bool turn_over(const sp_model *model, sp_stream *stream, bool is_first, sp_error *err) {
+    sp_stream_begin_pass(stream, SP_STREAM_LOGITS);
+    for (size_t n_left = rows_of(model, SP_STREAM_LOGITS); n_left > 0; sp_stream_release(stream)) {
+        sp_chunk chunks[SP_STREAM_TAKE];
+        size_t n = sp_stream_take(stream, chunks, err);
+        if (n == 0) return false;
+        for (size_t i = 0; i < n; i++) {
+            sp_chunk *c = &chunks[i];
+            n_left -= c->n_rows;
+            assert_true(c->has_panels == (c->is_pinned && !is_first));
+            if (!c->is_pinned || c->has_panels) continue;
+            unsigned char *w = sp_stream_to_panels(stream, c);
+            assert_true(c->w == w && c->has_panels && (uintptr_t)w % 64 == 0);
+            assert_true(chunk_is_right(c));
+            for (size_t b = 0; b < c->n_rows * c->matrix->row_bytes; b++) w[b] ^= 0xff;
+        }
+    }
+    return sp_stream_end_pass(stream, err);
+}
+
+static void a_pinned_chunk_takes_another_form(void **state) {
+    (void)state;
+    fixture f;
+    make(&f, true);
+    const sp_matrix *embed = &f.model->embed;
+    for (size_t n_slots = 0; n_slots < 2; n_slots++) {
+        sp_error err = {0};
+        size_t n_asked = 0;
+        const sp_stream_options options = {.chunk_bytes = 5000,
+                                           .ffn_block = 64,
+                                           .n_slots = n_slots,
+                                           .n_pinned_layers = 1,
+                                           .pin_head = true,
+                                           .n_embed_max = 2,
+                                           .panel_row = turned_row,
+                                           .panel_ctx = &n_asked};
+        sp_stream *stream = sp_stream_open(f.model, &options, &err);
+        assert_non_null(stream);
+        for (int pass = 0; pass < 3; pass++) assert_true(turn_over(f.model, stream, pass == 0, &err));
+        const int32_t ids[] = {330, 17};
+        const void *rows[2];
+        assert_true(sp_stream_embed(stream, ids, 2, rows, &err));
+        assert_int_equal(n_asked, 2);
+        for (size_t i = 0; i < 2; i++)
+            for (size_t b = 0; b < embed->row_bytes; b++)
+                assert_int_equal(((const unsigned char *)rows[i])[b],
+                                 synthetic_byte(embed->offset_bytes + (uint64_t)ids[i] * embed->row_bytes + b));
+        sp_stream_close(stream);
+    }
+    discard(&f);
+}
+
 static void a_file_cut_before_open_is_refused(void **state) {
     (void)state;
     fixture f;
@@ -348,6 +408,7 @@ int main(void) {
         cmocka_unit_test(the_pinned_set_grows),
         cmocka_unit_test(a_pass_may_end_early),
         cmocka_unit_test(gives_embedding_rows),
+        cmocka_unit_test(a_pinned_chunk_takes_another_form),
         cmocka_unit_test(a_file_cut_before_open_is_refused),
         cmocka_unit_test(a_file_that_shrinks_fails_the_pass),
         cmocka_unit_test(a_file_written_to_fails_the_pass),
