@@ -65,8 +65,9 @@ void sp_help_command(const sp_command *command) {
         if (!(sp_options[i].commands & command->bit)) continue;
         char head[80];
         option_head(&sp_options[i], head, sizeof head);
-        int n = printf("  %-*s ", OPTION_COLUMN - 3, head);
-        if (n > OPTION_COLUMN) printf("\n%*s", OPTION_COLUMN, "");
+        int n = printf("  %s", head);
+        if (n >= OPTION_COLUMN) putchar('\n');
+        printf("%*s", n < OPTION_COLUMN ? OPTION_COLUMN - n : OPTION_COLUMN, "");
         print_wrapped(sp_options[i].help, OPTION_COLUMN, OPTION_COLUMN);
     }
 }
