@@ -1,4 +1,4 @@
-/* spill run, spill plan: options into a job, events onto the screen. */
+/* spill run, resume, plan: options into a job, events onto the screen. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,8 +64,8 @@ static sp_job_options job_options(const sp_invocation *invocation) {
     decoding.top_p = number_or(invocation, SP_OPT_TOP_P, decoding.top_p);
     decoding.top_k = (size_t)count_or(invocation, SP_OPT_TOP_K, (int64_t)decoding.top_k);
     return (sp_job_options){
-        .model_path = invocation->args[0],
-        .input_path = invocation->args[1],
+        .model_path = invocation->n_args > 0 ? invocation->args[0] : NULL,
+        .input_path = invocation->n_args > 1 ? invocation->args[1] : NULL,
         .output_path = is_dash ? NULL : output->text,
         .to_stdout = is_dash || (!output->given && !isatty(STDOUT_FILENO)),
         .command = invocation->command_line,
@@ -86,23 +86,54 @@ static sp_job_options job_options(const sp_invocation *invocation) {
     };
 }
 
-int sp_cmd_run(const sp_invocation *invocation) {
-    sp_error err = {0};
+/* Failed in the middle: what is there is kept. */
+static void tell_resume(const sp_job_result *result, sp_error *err) {
+    if (!*result->run_id || (err->code != SP_ERR_IO && err->code != SP_ERR_MEMORY)) return;
+    sp_error cause = *err;
+    sp_error_clear(err);
+    sp_fail(err, cause.code, "%s; %zu rows are kept, continue with spill resume %s", cause.text, result->n_done,
+            result->run_id);
+}
+
+static int run_job(const sp_invocation *invocation, sp_job_options *options, sp_error *err) {
     catch_signals();
     sp_show_style style = invocation->options[SP_OPT_JSON].given    ? SP_SHOW_JSON
                           : invocation->options[SP_OPT_QUIET].given ? SP_SHOW_QUIET
                                                                     : SP_SHOW_LIVE;
     sp_show *show = sp_show_new(style);
-    sp_job_options options = job_options(invocation);
     sp_job_events events = sp_show_events(show);
-    sp_job_result result;
-    bool good = check_options(invocation, &err) && sp_job_run(&options, &events, &result, &err);
-    int status = !good ? sp_cli_status(&err) : result.stopped ? EXIT_STOPPED : result.n_errors ? EXIT_ROW_ERRORS : 0;
+    sp_job_result result = {0};
+    bool good = err->code == SP_OK && sp_job_run(options, &events, &result, err);
+    int status = !good ? sp_cli_status(err) : result.stopped ? EXIT_STOPPED : result.n_errors ? EXIT_ROW_ERRORS : 0;
+    if (!good) tell_resume(&result, err);
     if (good)
         sp_show_end(show, &result);
     else
-        sp_show_fail(show, &err);
+        sp_show_fail(show, err);
     sp_show_free(show);
+    return status;
+}
+
+int sp_cmd_run(const sp_invocation *invocation) {
+    sp_error err = {0};
+    sp_job_options options = {0};
+    if (check_options(invocation, &err)) options = job_options(invocation);
+    return run_job(invocation, &options, &err);
+}
+
+int sp_cmd_resume(const sp_invocation *invocation) {
+    sp_error err = {0};
+    sp_job_options options = {0};
+    sp_resume *resume = NULL;
+    if (check_options(invocation, &err))
+        resume = sp_resume_by_id(NULL, invocation->n_args ? invocation->args[0] : NULL, &err);
+    if (resume) {
+        options = job_options(invocation);
+        sp_resume_options(resume, &options);
+        options.to_stdout = !options.output_path && !isatty(STDOUT_FILENO);
+    }
+    int status = run_job(invocation, &options, &err);
+    sp_resume_close(resume);
     return status;
 }
 

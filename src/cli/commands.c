@@ -11,8 +11,26 @@ const sp_command sp_commands[] = {
      "Each line that is not blank gives exactly one result line in the shape of the OpenAI batch output, with the same "
      "custom_id. A row that is wrong is a line with an error and does not disturb the others.\n"
      "Exit status: 0 done; 1 failed; 2 unusable input, before any work; 3 done, but some rows have errors; 75 stopped "
-     "(SIGINT, SIGTERM, --time-limit).",
+     "(SIGINT, SIGTERM, --time-limit).\n"
+     "However it ends, nothing that was computed is lost: the same command with the same -o goes on, to the token, as "
+     "does spill resume.",
      sp_cmd_run},
+    {"resume", SP_CMD_RESUME, "[RUN]", 0, 1, "go on with a job that was stopped, failed or killed",
+     "RUN is an id that spill runs lists; without it, the newest unfinished job. Results are those of an undisturbed "
+     "run, byte for byte: rows in flight keep their tokens. A model, input or parameter that changed is refused, and "
+     "nothing is touched. A job that read standard input needs the same bytes there again. Exit status as of spill "
+     "run; 2 too when another process runs the job or there is none.",
+     sp_cmd_resume},
+    {"status", SP_CMD_STATUS, "[RUN]", 0, 1, "show how far a job is, from any terminal",
+     "Without RUN, the newest that runs, else the newest.", sp_cmd_status},
+    {"tail", SP_CMD_TAIL, "[RUN]", 0, 1, "follow a job's results as they come, until it ends",
+     "Begins with the last ten rows; on a terminal the text of rows in flight grows below them. With --json, the "
+     "result lines as they are. Without RUN, the newest that runs, else the newest.",
+     sp_cmd_tail},
+    {"runs", SP_CMD_RUNS, "", 0, 0, "list all jobs, the newest first",
+     "Id, state (running, done, stopped, failed, died), rows, model and results of each; one JSON line each with "
+     "--json.",
+     sp_cmd_runs},
     {"plan", SP_CMD_PLAN, "MODEL INPUT.jsonl", 2, 2, "show the plan and the estimate of a run, execute nothing",
      "Reads the model's headers and the rows, and prints what spill run would do: where the weights go, how many rows "
      "are in "

@@ -17,6 +17,10 @@ enum {
     SP_CMD_CHECK = 1 << 4,
     SP_CMD_HELP = 1 << 5,
     SP_CMD_PROBE = 1 << 6,
+    SP_CMD_RESUME = 1 << 7,
+    SP_CMD_STATUS = 1 << 8,
+    SP_CMD_TAIL = 1 << 9,
+    SP_CMD_RUNS = 1 << 10,
     SP_CMD_JOBS = SP_CMD_RUN | SP_CMD_PLAN,
     SP_CMD_ALL = 0x7fffffff, /* whatever commands there will be */
 };
@@ -99,6 +103,10 @@ int sp_cmd_help(const sp_invocation *invocation); /* help [COMMAND | man | compl
 
 /* cmd_<name>.c */
 int sp_cmd_run(const sp_invocation *invocation);
+int sp_cmd_resume(const sp_invocation *invocation);
+int sp_cmd_status(const sp_invocation *invocation);
+int sp_cmd_tail(const sp_invocation *invocation);
+int sp_cmd_runs(const sp_invocation *invocation);
 int sp_cmd_plan(const sp_invocation *invocation);
 int sp_cmd_tokenize(const sp_invocation *invocation);
 int sp_cmd_doctor(const sp_invocation *invocation);

@@ -115,7 +115,9 @@ static void emit_done(const sp_job_result *result) {
                               result->seconds > 0 ? (double)result->bytes_read / result->seconds : 0.0, "wait_seconds",
                               (double)result->wait_ns / 1e9, "peak_rss_bytes", (json_int_t)result->peak_rss_bytes,
                               "estimate_seconds", result->estimate_s, "results", sp_json_text(result->results_path));
-    if (event && result->n_expected)
+    if (event && result->was_resumed)
+        json_object_set_new(event, "rows_before", json_integer((json_int_t)result->n_before));
+    if (event && result->n_expected && !result->was_resumed)
         json_object_set_new(
             event, "expected",
             json_pack("{s:I,s:I}", "rows", (json_int_t)result->n_expected, "matched", (json_int_t)result->n_matched));
@@ -244,16 +246,24 @@ void sp_show_end(sp_show *show, const sp_job_result *result) {
         emit_done(result);
         return;
     }
-    char tokens[32], time[32], memory[32], scored[64] = "", path[280];
-    if (result->n_expected)
+    char tokens[32], time[32], memory[32], scored[64] = "", before[64] = "", next[80] = "", path[280];
+    sp_printable(result->results_path, strlen(result->results_path), path, sizeof path);
+    if (result->was_complete) {
+        fprintf(stderr, "complete already: %zu rows (%zu errors), nothing to do; results: %s\n", result->n_done,
+                result->n_errors, path);
+        return;
+    }
+    if (result->was_resumed) snprintf(before, sizeof before, ", %zu of them from before", result->n_before);
+    if (result->stopped && *result->run_id)
+        snprintf(next, sizeof next, "; continue with spill resume %s", result->run_id);
+    if (result->n_expected && !result->was_resumed) /* which of the earlier rows were so is not known */
         snprintf(scored, sizeof scored, ", %zu of %zu as expected (%.1f%%)", result->n_matched, result->n_expected,
                  100.0 * (double)result->n_matched / (double)result->n_expected);
-    fprintf(stderr, "%s: %zu rows (%zu errors)%s, %s new tokens in %s, %.1f tokens/s, peak %s; results: %s\n",
-            result->stopped ? "stopped" : "done", result->n_done, result->n_errors, scored,
+    fprintf(stderr, "%s: %zu rows (%zu errors)%s%s, %s new tokens in %s, %.1f tokens/s, peak %s; results: %s%s\n",
+            result->stopped ? "stopped" : "done", result->n_done, result->n_errors, before, scored,
             sp_units_count(result->new_tokens, tokens), sp_units_time(result->seconds, time),
             result->seconds > 0 ? (double)result->new_tokens / result->seconds : 0.0,
-            sp_units_bytes(result->peak_rss_bytes, memory),
-            sp_printable(result->results_path, strlen(result->results_path), path, sizeof path));
+            sp_units_bytes(result->peak_rss_bytes, memory), path, next);
 }
 
 void sp_show_fail(sp_show *show, const sp_error *err) {

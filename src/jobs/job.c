@@ -16,6 +16,7 @@
 #include "jobs/intake.h"
 #include "jobs/journal.h"
 #include "jobs/manifest.h"
+#include "jobs/progress.h"
 #include "jobs/result.h"
 #include "jobs/resume.h"
 #include "jobs/rundir.h"
@@ -51,6 +52,7 @@ typedef struct {
     sp_result_context context;
     sp_writer results, out;
     sp_journal *journal;
+    sp_progress_file progress_file;
     uint64_t noted_bytes; /* of the input, in the journal */
     sp_buf line;
     bool has_begun, is_recorded; /* writing has; there is a manifest */
@@ -97,7 +99,7 @@ static bool note_input(job *j, sp_error *err) {
 
 /* What an earlier run has written goes to stdout first, so that all of it arrives there. */
 static bool copy_earlier(job *j, sp_error *err) {
-    static char chunk[65536];
+    char chunk[1 << 14];
     if (j->out.fd < 0 || j->resume->results_bytes == 0) return true;
     FILE *file = fopen(j->result->results_path, "re");
     if (!file) return sp_fail_errno(err, "%s", j->result->results_path);
@@ -238,7 +240,6 @@ static void pass_done(void *ctx, const sp_batch_pass *pass, sp_row *const *runni
     result->wait_ns += pass->pass.wait_ns;
     result->prompt_tokens += pass->prefill_tokens;
     result->new_tokens += pass->pass.n_logits;
-    if (!j->events->passed) return;
     sp_job_progress progress = {
         .pass = pass,
         .n_done = result->n_done,
@@ -254,7 +255,8 @@ static void pass_done(void *ctx, const sp_batch_pass *pass, sp_row *const *runni
         .n_rows_known = j->intake.n_lines,
         .all_rows_known = j->intake.is_dry,
     };
-    j->events->passed(j->events->ctx, &progress);
+    sp_progress_write(&j->progress_file, &j->rundir, &progress, result);
+    if (j->events->passed) j->events->passed(j->events->ctx, &progress);
 }
 
 /* ---- opening ---- */

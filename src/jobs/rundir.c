@@ -59,13 +59,15 @@ bool sp_rundir_create(sp_rundir *rundir, const char *home, sp_error *err) {
     snprintf(base, sizeof base, "%s/runs", top);
     if (!make_dirs(base, err)) return false;
     for (int i_try = 0; i_try < 100; i_try++) {
-        time_t now = time(NULL);
+        struct timespec now;
         struct tm utc;
-        gmtime_r(&now, &utc);
-        unsigned char noise[3] = {0};
-        if (getrandom(noise, sizeof noise, 0) != sizeof noise) return sp_fail_errno(err, "getrandom");
+        unsigned char noise = 0;
+        clock_gettime(CLOCK_REALTIME, &now);
+        gmtime_r(&now.tv_sec, &utc);
+        if (getrandom(&noise, sizeof noise, 0) != sizeof noise) return sp_fail_errno(err, "getrandom");
         size_t n = strftime(rundir->id, sizeof rundir->id, "%Y%m%d-%H%M%S", &utc);
-        snprintf(rundir->id + n, sizeof rundir->id - n, "-%02x%02x%02x", noise[0], noise[1], noise[2]);
+        /* microseconds and a random digit: ids sort by time */
+        snprintf(rundir->id + n, sizeof rundir->id - n, "-%05lx%x", (unsigned long)now.tv_nsec / 1000, noise & 15);
         snprintf(rundir->path, sizeof rundir->path, "%s/%s", base, rundir->id);
         if (mkdir(rundir->path, 0777) == 0) return true;
         if (errno != EEXIST) break;
