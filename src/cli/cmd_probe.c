@@ -40,8 +40,7 @@ static bool save(const sp_machine_file *measured, char *path, sp_error *err) {
     sp_error unreadable = {0};
     if (!sp_machine_file_load(path, file, &unreadable)) *file = (sp_machine_file){0};
     file->machine = measured->machine;
-    memcpy(file->isas, measured->isas, sizeof file->isas);
-    file->n_isas = measured->n_isas;
+    for (size_t i = 0; i < measured->n_rates; i++) sp_machine_file_put_rates(file, &measured->rates[i]);
     sp_machine_file_put(file, &measured->drives[0]);
     bool good = sp_machine_file_save(path, file, err);
     free(file);
@@ -60,6 +59,13 @@ static void show_drive(const sp_machine_drive *drive) {
     if (drive->note[0]) printf("%-10s %s\n", drive->read_bps > 0 ? "note" : "PROBLEM", drive->note);
 }
 
+static void show_rates(const sp_rates *rates, bool is_first) {
+    if (is_first) printf("%-10s GFLOP/s at 1, 8, 32, 128 and 512 tokens, %zu threads\n", "products", rates->n_threads);
+    printf("%-10s", "");
+    for (size_t i = 0; i < SP_RATE_POINTS; i++) printf(" %5.0f", rates->linear_flops[i] * 1e-9);
+    printf("  with %s%s\n", rates->isa, rates->mode == SP_MODE_FP32 ? ", fp32 mode" : "");
+}
+
 static void show(const sp_machine_file *file, const char *path) {
     show_drive(&file->drives[0]);
     sp_drive found;
@@ -68,8 +74,7 @@ static void show(const sp_machine_file *file, const char *path) {
     if (advice) printf("%-10s %s\n", "note", advice);
     char rate[SP_UNITS_BYTES];
     printf("%-10s %s/s\n", "memory", sp_units_bytes((uint64_t)file->machine.memory_bps, rate));
-    for (size_t i = 0; i < file->n_isas; i++)
-        printf("%-10s %.0f GFLOP/s with %s\n", i ? "" : "products", file->isas[i].gemm_flops * 1e-9, file->isas[i].isa);
+    for (size_t i = 0; i < file->n_rates; i++) show_rates(&file->rates[i], i == 0);
 }
 
 static bool measure(const char *path, sp_machine_file *file, sp_error *err) {

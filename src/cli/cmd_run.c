@@ -140,7 +140,7 @@ int sp_cmd_resume(const sp_invocation *invocation) {
 static void print_plan(void *ctx, const sp_job_info *info) {
     const bool *as_json = ctx;
     if (*as_json) {
-        json_t *plan = sp_plan_json(info->plan);
+        json_t *plan = sp_plan_json(info->model, info->machine, info->request, info->plan);
         json_dumpf(plan, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
         putchar('\n');
         json_decref(plan);

@@ -82,7 +82,7 @@ static void emit(json_t *event) {
 static void emit_plan(const sp_job_info *info) {
     json_t *event = json_pack("{s:s,s:s,s:s,s:o,s:s}", "event", "plan", "run", info->run_id, "model", info->model->name,
                               "results", sp_json_text(info->results_path), "isa", info->isa);
-    json_t *plan = sp_plan_json(info->plan);
+    json_t *plan = sp_plan_json(info->model, info->machine, info->request, info->plan);
     if (event && plan) json_object_update(event, plan);
     json_decref(plan);
     emit(event);

@@ -427,7 +427,7 @@ static void announce(job *j) {
         .n_rows_known = j->intake.n_lines,
         .all_rows_known = j->intake.is_dry,
     };
-    j->result->estimate_s = j->plan.estimate_likely_s;
+    j->result->estimate_s = j->plan.estimate.likely_s;
     if (j->events->planned) j->events->planned(j->events->ctx, &info);
 }
 

@@ -61,7 +61,7 @@ static json_t *plan_section(const sp_plan *plan) {
                      (json_int_t)plan->budget_bytes, "pinned_bytes", (json_int_t)plan->pinned_bytes, "ring_bytes",
                      (json_int_t)plan->ring_bytes, "activation_bytes", (json_int_t)plan->activation_bytes, "kv_bytes",
                      (json_int_t)plan->kv_bytes, "rows", (json_int_t)plan->rows, "pass_tokens",
-                     (json_int_t)plan->pass_tokens, "estimate_s", plan->estimate_likely_s);
+                     (json_int_t)plan->pass_tokens, "estimate_s", plan->estimate.likely_s);
 }
 
 static json_t *result_section(const sp_job_result *result) {

@@ -1,84 +1,97 @@
-/* Splits the memory budget and picks placement, rows and the size of a pass.
+/* Splits the memory budget and picks placement, rows, pinned layers and the size of a pass.
  *
- *     budget = overhead + weights (pinned) or ring + activations(pass_tokens, rows) + KV pages
+ *     budget = overhead + ring + activations(pass_tokens, rows) + KV pages + pinned weights
  *
- * Rows and activations depend on each other (a row's logits are kept for the pass), so rows are fixed first from what
- * is asked, then reduced until their activations and one page each fit. Sizes are upper bounds that need no device. */
+ * More rows share a pass, more pinned layers shorten it, and both want the same memory: candidates of (rows, KV pages,
+ * pass_tokens) are tried, each with as many pinned layers as then fit, and the one whose simulation ends first is
+ * taken. Candidates do not depend on the budget, only which of them fit it and how many layers they can pin does: so
+ * more memory can only make the best better. A model that fits with all that its rows could want is resident without
+ * a look at the others, which would at best save the few percent of a wider batch. */
 #include "planner/plan.h"
 
-#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/ops.h"
+#include "planner/layout.h"
+#include "planner/pin.h"
 #include "util/size.h"
-#include "util/units.h"
 
-/* PASS_TOKENS: past about 512 tokens a product's rate no longer grows, and the buffers do. ROWS: decode is bound by
- * arithmetic from some tens of rows on, and results come sooner with fewer in flight; where weights are streamed, every
- * row is free until the disk is hidden, so only memory limits them. FFN_BLOCK_BYTES bounds gate and up; below it one
- * block holds all. */
-enum { PASS_TOKENS = 512, ROWS_RESIDENT = 64, ROWS_STREAM = 256, ROW_TOKENS_UNKNOWN = 1024 };
-enum { FFN_BLOCK_BYTES = 16 << 20, CHUNK_RESIDENT_BYTES = 64 << 20, CHUNK_STREAM_BYTES = 16 << 20, RING_SLOTS = 8 };
-enum { OVERHEAD_BYTES = 96 << 20, TABLES_BYTES = 4 << 20, N_VECTORS = 13, TILE = 64, LD = 16 };
+/* ROWS: resident decode is bound by arithmetic from some tens of rows on, and results come sooner with fewer in
+ * flight; where weights are streamed, every row is free until the disk is hidden. SELECT_ROWS, FINAL_ROWS: of a long
+ * input, so many are simulated to choose, and to estimate. */
+enum { ROWS_RESIDENT = 64, ROWS_STREAM = 256, ROW_TOKENS_UNKNOWN = 1024, ROWS_MAX = 1 << 16 };
+enum { SELECT_ROWS = 1024, FINAL_ROWS = 4096, N_PASS_TOKENS = 4 };
+static const size_t pass_tokens_tried[N_PASS_TOKENS] = {512, 2048, 128, SP_KV_PAGE_TOKENS};
 
-static const char *const placement_names[] = {"auto", "resident", "stream"};
+/* What a choice is made with where nothing was measured: a machine of today, per processor, and its drive. */
+static const double assumed_flops[SP_RATE_POINTS] = {1e10, 4e10, 6e10, 8e10, 8e10};
+static const double assumed_disk_bps = 2e9, assumed_cached_bps = 3e9;
+/* By how much rates may be wrong when the model has run here before, and when it has not. */
+static const double doubt_seen = 0.12, doubt_unseen = 0.25;
 
-static uint64_t ld_bytes(size_t n) { return (uint64_t)sp_round_up(n, LD) * sizeof(float); }
+typedef struct {
+    const sp_model *model;
+    const sp_machine *machine;
+    const sp_plan_request *request;
+    sp_cost cost;
+    sp_simulator *simulator;
+    sp_sim_row *rows; /* [n_rows] known ones, or one of average length */
+    size_t n_rows, n_all;
+    size_t average_pages, longest_pages;
+    double prompt_tokens, new_tokens; /* of the rows that choices are simulated with, as they likely end */
+    sp_plan best;
+    double best_s;
+    bool found;
+} search;
 
-/* Any ISA's packed buffer: whole tiles of tokens and columns, two bytes a value in bf16 mode. */
-static uint64_t packed_bytes(sp_mode mode, size_t n_tokens, size_t k) {
-    size_t value_bytes = mode == SP_MODE_BF16 ? sizeof(sp_bf16) : sizeof(float);
-    return (uint64_t)sp_round_up(n_tokens, TILE) * sp_round_up(k, TILE) * value_bytes;
+/* ---- rates ---- */
+
+static sp_rates assumed_rates(const sp_machine *machine) {
+    sp_rates r = {.vector_bps = 4e9 * (double)machine->n_cpus, .call_s = 3e-6};
+    for (size_t i = 0; i < SP_RATE_POINTS; i++) r.linear_flops[i] = assumed_flops[i] * (double)machine->n_cpus;
+    r.decode_flops = r.prefill_flops = r.linear_flops[1];
+    return r;
 }
 
-static uint64_t rope_bytes(const sp_arch *arch, size_t n_tokens) {
-    uint64_t n_bytes = 0;
-    for (size_t i = 0; i < arch->n_ropes; i++) n_bytes += (uint64_t)n_tokens * arch->ropes[i].n_dims * sizeof(float);
-    return n_bytes;
+bool sp_plan_cost(const sp_model *model, const sp_machine *machine, const sp_observed *observed, sp_cost *cost) {
+    bool known = machine->rates.linear_flops[0] > 0;
+    sp_rates rates = known ? machine->rates : assumed_rates(machine);
+    sp_cost_init(cost, model, &rates);
+    if (observed) sp_cost_correct(cost, &observed->passes);
+    return known;
 }
 
-/* Norm weights and biases as fp32. */
-static uint64_t params_bytes(const sp_model *model) {
-    uint64_t n_elems = model->final_norm.n_elems;
-    for (size_t l = 0; l < model->arch.n_layers; l++) {
-        const sp_layer *layer = &model->layers[l];
-        const sp_vector *vectors[N_VECTORS] = {
-            &layer->attn_norm, &layer->ffn_norm, &layer->attn_post_norm, &layer->ffn_post_norm, &layer->q_norm,
-            &layer->k_norm,    &layer->q_bias,   &layer->k_bias,         &layer->v_bias,        &layer->o_bias,
-            &layer->gate_bias, &layer->up_bias,  &layer->down_bias};
-        for (size_t i = 0; i < N_VECTORS; i++)
-            if (vectors[i]->name) n_elems += vectors[i]->n_elems;
-    }
-    return n_elems * sizeof(float);
-}
-
-/* What the engine allocates beside weights and pages, rounded up. */
-static uint64_t activation_bytes(const sp_model *model, const sp_plan *plan) {
+sp_sim_job sp_plan_sim_job(const sp_model *model, const sp_machine *machine, const sp_plan *plan) {
+    bool stream = plan->placement == SP_PLACE_STREAM;
     const sp_arch *arch = &model->arch;
-    size_t n = plan->pass_tokens, width_q = arch->n_heads * arch->head_dim,
-           width_kv = arch->n_kv_heads * arch->head_dim;
-    uint64_t token_bytes = ld_bytes(arch->d_model) + 2 * ld_bytes(width_q) + 2 * ld_bytes(width_kv) +
-                           2 * ld_bytes(plan->ffn_block) + model->embed.row_bytes;
-    uint64_t wide_bytes =
-        packed_bytes(plan->mode, n, arch->d_model) + packed_bytes(plan->mode, n, sp_max_size(width_q, arch->d_ffn));
-    uint64_t logits_bytes = plan->pass_logits * ld_bytes(arch->n_vocab);
-    return n * token_bytes + wide_bytes + rope_bytes(arch, n) + logits_bytes + params_bytes(model) + TABLES_BYTES;
+    sp_sim_job job = {.rows = plan->rows,
+                      .kv_pages = plan->kv_pages,
+                      .pass_tokens = plan->pass_tokens,
+                      .page_bytes = (double)plan->kv_token_bytes * SP_KV_PAGE_TOKENS};
+    if (!stream) return job;
+    for (size_t i = plan->n_pinned_layers; i < arch->n_layers; i++)
+        job.streamed_bytes += (double)sp_layout_layer_bytes(model, sp_pin_order((uint32_t)arch->n_layers, (uint32_t)i));
+    if (!plan->pin_head) {
+        job.logits_bytes = (double)sp_layout_head_bytes(model);
+        job.streamed_bytes += job.logits_bytes;
+    }
+    job.layer_bytes = (double)sp_layout_layer_bytes(model, 0);
+    job.n_unpinned_layers = arch->n_layers - plan->n_pinned_layers;
+    job.read_bps = machine->disk_bps > 0 ? machine->disk_bps : assumed_disk_bps;
+    job.first_read_s = (double)plan->weight_bytes / job.read_bps; /* all: pinned layers come, and content is hashed */
+    return job;
 }
 
-static uint64_t kv_token_bytes(const sp_arch *arch, sp_mode mode) {
-    size_t value_bytes = mode == SP_MODE_BF16 ? sizeof(sp_bf16) : sizeof(float);
-    size_t n_values =
-        sp_round_up(arch->head_dim, 2) + sp_round_up(arch->head_dim, LD); /* a key, a value in whole lanes */
-    return (uint64_t)arch->n_layers * arch->n_kv_heads * n_values * value_bytes;
+/* Weights that stay come out of the page cache, as far as an earlier run has left them there. */
+static double load_seconds(const search *s, const sp_plan *plan) {
+    double disk_bps = s->machine->disk_bps > 0 ? s->machine->disk_bps : assumed_disk_bps;
+    double cached_bps = s->machine->cached_bps > 0 ? s->machine->cached_bps : assumed_cached_bps;
+    double share = s->request->cached_share;
+    return (double)plan->weight_bytes * (share / cached_bps + (1 - share) / disk_bps);
 }
 
-static size_t ffn_block(const sp_arch *arch, size_t pass_tokens) {
-    size_t n_cols = FFN_BLOCK_BYTES / (2 * sizeof(float) * pass_tokens) / SP_PACK_COLS * SP_PACK_COLS;
-    n_cols = sp_max_size(n_cols, 4 * SP_PACK_COLS);
-    if (n_cols >= arch->d_ffn) return arch->d_ffn;
-    size_t n_blocks = sp_div_up(arch->d_ffn, n_cols); /* blocks of about the same width */
-    return sp_round_up(sp_div_up(arch->d_ffn, n_blocks), SP_PACK_COLS);
-}
+/* ---- rows ---- */
 
 /* Tokens of an average row of the request. */
 static size_t average_tokens(const sp_plan_request *request) {
@@ -87,172 +100,281 @@ static size_t average_tokens(const sp_plan_request *request) {
     return request->row_tokens_max > 0 ? request->row_tokens_max : ROW_TOKENS_UNKNOWN;
 }
 
-/* Fills all that follows from placement, rows and pass_tokens; returns the bytes without KV. */
-static uint64_t lay_out(const sp_model *model, sp_plan *plan) {
-    const sp_arch *arch = &model->arch;
-    bool resident = plan->placement == SP_PLACE_RESIDENT;
-    plan->pass_tokens = sp_max_size(plan->pass_tokens, plan->rows);
-    plan->pass_logits = plan->rows;
-    plan->ffn_block = ffn_block(arch, plan->pass_tokens);
-    plan->n_pinned_layers = resident ? arch->n_layers : 0;
-    plan->pin_head = plan->keep_embed = resident;
-    plan->ring_slots = resident ? 0 : RING_SLOTS;
-    plan->chunk_bytes = resident ? CHUNK_RESIDENT_BYTES : CHUNK_STREAM_BYTES;
-    size_t row_bytes_max = sp_max_size(model->layers[0].down.row_bytes, model->head.row_bytes);
-    plan->ring_bytes = (uint64_t)plan->ring_slots * sp_max_size(plan->chunk_bytes, row_bytes_max);
-    plan->pinned_bytes = resident ? plan->weight_bytes : 0;
-    plan->overhead_bytes = OVERHEAD_BYTES;
-    plan->activation_bytes = activation_bytes(model, plan);
-    return plan->overhead_bytes + plan->pinned_bytes + plan->ring_bytes + plan->activation_bytes;
-}
-
-/* Gives KV what is left, as far as rows can use it; false when rows of average length do not fit. */
-static bool fit_rows(const sp_model *model, const sp_plan_request *request, sp_plan *plan) {
-    uint64_t fixed_bytes = lay_out(model, plan);
-    uint64_t page_bytes = plan->kv_token_bytes * SP_KV_PAGE_TOKENS;
-    uint64_t left_bytes = plan->budget_bytes > fixed_bytes ? plan->budget_bytes - fixed_bytes : 0;
-    size_t row_tokens = sp_max_size(average_tokens(request), request->row_tokens_max);
-    size_t pages_wanted = plan->rows * sp_div_up(row_tokens, SP_KV_PAGE_TOKENS);
-    plan->kv_pages = (size_t)(left_bytes / page_bytes);
-    if (plan->kv_pages > pages_wanted) plan->kv_pages = pages_wanted;
-    plan->kv_bytes = plan->kv_pages * page_bytes;
-    return plan->kv_pages >= plan->rows * sp_div_up(average_tokens(request), SP_KV_PAGE_TOKENS);
-}
-
-/* The most rows of at most n_rows that fit. */
-static bool choose_rows(const sp_model *model, const sp_plan_request *request, size_t pass_tokens, size_t n_rows,
-                        sp_plan *plan) {
-    size_t low = 0, high = n_rows + 1; /* low rows fit, high rows do not */
-    while (low + 1 < high) {
-        size_t middle = low + (high - low) / 2;
-        plan->rows = middle;
-        plan->pass_tokens = pass_tokens;
-        if (fit_rows(model, request, plan))
-            low = middle;
-        else
-            high = middle;
-    }
-    plan->rows = sp_max_size(low, 1);
-    plan->pass_tokens = pass_tokens;
-    return fit_rows(model, request, plan);
-}
-
-static bool try_placement(const sp_model *model, const sp_plan_request *request, sp_placement placement,
-                          sp_plan *plan) {
-    plan->placement = placement;
+static size_t rows_most(const sp_plan_request *request, sp_placement placement) {
     size_t n_rows = placement == SP_PLACE_RESIDENT ? ROWS_RESIDENT : ROWS_STREAM;
+    if (request->rows_cap > 0) n_rows = request->rows_cap;
     if (request->n_rows > 0) n_rows = sp_min_size(n_rows, request->n_rows);
-    if (request->rows_cap > 0)
-        n_rows = sp_min_size(request->rows_cap, request->n_rows > 0 ? request->n_rows : SIZE_MAX);
-    n_rows = sp_min_size(n_rows, 1 << 16);
-    if (request->pass_tokens > 0) return choose_rows(model, request, request->pass_tokens, n_rows, plan);
-    /* A pass need not hold more tokens than there are; a tight budget gets shorter passes before it gets none. */
-    size_t pass_tokens = PASS_TOKENS;
-    if (request->prompt_tokens > 0) pass_tokens = sp_min_size(pass_tokens, sp_max_size(request->prompt_tokens, n_rows));
-    for (; pass_tokens >= SP_KV_PAGE_TOKENS; pass_tokens /= 2)
-        if (choose_rows(model, request, pass_tokens, n_rows, plan)) return true;
-    return choose_rows(model, request, sp_min_size(SP_KV_PAGE_TOKENS, pass_tokens), n_rows, plan);
+    return sp_min_size(n_rows, ROWS_MAX);
 }
 
-/* Seconds of one pass over n_tokens: whichever of arithmetic, memory and drive takes longest. 0: not known. */
-static double pass_seconds(const sp_model *model, const sp_machine *machine, const sp_plan *plan, double n_tokens) {
-    bool stream = plan->placement == SP_PLACE_STREAM;
-    double compute_s = machine->gemm_flops > 0 ? 2.0 * (double)model->n_params * n_tokens / machine->gemm_flops : 0;
-    double memory_s = machine->memory_bps > 0 ? (double)plan->weight_bytes / machine->memory_bps : 0;
-    double disk_s = stream && machine->disk_bps > 0 ? (double)plan->weight_bytes / machine->disk_bps : 0;
-    if (compute_s == 0 || (stream ? disk_s : memory_s) == 0) return 0;
-    return fmax(compute_s, fmax(memory_s, disk_s));
+static sp_plan_row row_at(const search *s, size_t i) {
+    const sp_plan_request *r = s->request;
+    if (r->n_known > 0) return r->known[i];
+    size_t n_tokens = average_tokens(r), max_new = sp_max_size(1, n_tokens / 4);
+    if (r->n_rows > 0 && r->new_tokens > 0) max_new = sp_max_size(1, r->new_tokens / r->n_rows);
+    return (sp_plan_row){n_tokens > max_new ? n_tokens - max_new : 1, max_new};
 }
 
-static void estimate(const sp_model *model, const sp_machine *machine, const sp_plan_request *request, sp_plan *plan) {
-    plan->pass_seconds = pass_seconds(model, machine, plan, (double)plan->rows);
-    if (plan->pass_seconds == 0 || request->n_rows == 0) return;
-    double n_decode = ceil((double)request->new_tokens / (double)plan->rows);
-    double n_prefill = ceil((double)request->prompt_tokens / (double)plan->pass_tokens);
-    double prefill_s = pass_seconds(model, machine, plan, (double)plan->pass_tokens);
-    plan->estimate_high_s = 1.1 * (n_prefill * prefill_s + n_decode * plan->pass_seconds);
-    plan->estimate_low_s = 0.9 * n_prefill * prefill_s + 0.25 * n_decode * plan->pass_seconds; /* early ends */
-    plan->estimate_likely_s = 0.5 * (plan->estimate_low_s + plan->estimate_high_s);
+static void fill_rows(search *s, const sp_ends *ends) {
+    for (size_t i = 0; i < s->n_rows; i++) {
+        sp_plan_row row = row_at(s, i);
+        s->rows[i] = (sp_sim_row){.n_tokens = row.n_prompt, .n_left = sp_ends_left(ends, i, row.max_new, 0)};
+    }
+}
+
+static void begin(search *s) {
+    const sp_plan_request *r = s->request;
+    s->n_rows = r->n_known > 0 ? r->n_known : 1;
+    s->n_all = sp_max_size(s->n_rows, r->n_rows > 0 ? r->n_rows : rows_most(r, SP_PLACE_STREAM));
+    s->rows = calloc(s->n_rows, sizeof *s->rows);
+    SP_CHECK(s->rows != NULL);
+    s->simulator = sp_simulator_new(sp_max_size(rows_most(r, SP_PLACE_RESIDENT), rows_most(r, SP_PLACE_STREAM)));
+    s->average_pages = sp_div_up(average_tokens(r), SP_KV_PAGE_TOKENS);
+    size_t longest = r->n_known == 0 ? sp_max_size(r->row_tokens_max, average_tokens(r)) : 1;
+    for (size_t i = 0; i < r->n_known; i++) longest = sp_max_size(longest, r->known[i].n_prompt + r->known[i].max_new);
+    s->longest_pages = sp_max_size(s->average_pages, sp_div_up(longest, SP_KV_PAGE_TOKENS));
+    sp_ends ends = sp_ends_likely(r->observed ? &r->observed->ends : &(sp_ends_seen){0});
+    fill_rows(s, &ends);
+    for (size_t i = 0; i < s->n_rows; i++) {
+        double times = (double)sp_min_size(s->n_all, SELECT_ROWS) / (double)s->n_rows;
+        s->new_tokens += (double)s->rows[i].n_left * times;
+        s->prompt_tokens += (double)s->rows[i].n_tokens * times;
+    }
+}
+
+/* ---- memory ---- */
+
+static void pin(sp_plan *plan, uint64_t n_bytes) {
+    plan->pinned_bytes += n_bytes;
+    plan->overhead_bytes += SP_LAYOUT_PIN_SLACK;
+}
+
+/* Pins what left_bytes hold, layers first. A plan that was asked to stream leaves a layer and the head to do so. */
+static void pin_layers(const sp_model *model, const sp_plan_request *request, sp_plan *plan, uint64_t left_bytes) {
+    size_t n_layers = model->arch.n_layers, n_most = n_layers - (request->placement == SP_PLACE_STREAM);
+    while (plan->n_pinned_layers < n_most) {
+        uint32_t layer = sp_pin_order((uint32_t)n_layers, (uint32_t)plan->n_pinned_layers);
+        uint64_t n_bytes = sp_layout_layer_bytes(model, layer);
+        if (n_bytes + SP_LAYOUT_PIN_SLACK > left_bytes) return;
+        left_bytes -= n_bytes + SP_LAYOUT_PIN_SLACK;
+        pin(plan, n_bytes);
+        plan->n_pinned_layers++;
+    }
+    uint64_t head_bytes = sp_layout_head_bytes(model);
+    if (n_most < n_layers || head_bytes + SP_LAYOUT_PIN_SLACK > left_bytes) return;
+    pin(plan, head_bytes);
+    plan->pin_head = true;
+}
+
+static uint64_t resident_bytes(const sp_model *model) {
+    uint64_t n_bytes = sp_layout_head_bytes(model) + sp_layout_embed_bytes(model);
+    for (size_t l = 0; l < model->arch.n_layers; l++) n_bytes += sp_layout_layer_bytes(model, l);
+    return n_bytes;
+}
+
+static uint64_t total_bytes(const sp_plan *p) {
+    return p->overhead_bytes + p->ring_bytes + p->activation_bytes + p->kv_bytes + p->pinned_bytes;
+}
+
+static void set_kv(sp_plan *plan, size_t n_pages) {
+    plan->kv_pages = n_pages;
+    plan->kv_bytes = (uint64_t)n_pages * SP_KV_PAGE_TOKENS * plan->kv_token_bytes;
+}
+
+/* The least that this candidate takes: all weights when resident, none when streamed. */
+static void lay_out(const search *s, sp_placement placement, size_t rows, size_t kv_pages, size_t pass_tokens,
+                    sp_plan *plan) {
+    const sp_plan_request *r = s->request;
+    memset(plan, 0, sizeof *plan); /* plans are compared as bytes */
+    plan->placement = placement;
+    plan->mode = r->mode;
+    plan->budget_bytes = r->memory_bytes ? r->memory_bytes : s->machine->limit_bytes / 4 * 3;
+    plan->weight_bytes = s->model->weight_bytes;
+    plan->kv_token_bytes = sp_layout_kv_token_bytes(&s->model->arch, r->mode);
+    plan->rows = rows;
+    plan->pass_tokens = pass_tokens;
+    if (placement == SP_PLACE_STREAM) {
+        plan->read_backend = s->machine->read_backend;
+        plan->read_depth = s->machine->read_depth;
+        plan->read_request_bytes = s->machine->read_request_bytes;
+    }
+    sp_layout_fill(s->model, plan);
+    set_kv(plan, kv_pages);
+    if (placement == SP_PLACE_STREAM) return;
+    plan->n_pinned_layers = s->model->arch.n_layers;
+    plan->pin_head = plan->keep_embed = true;
+    plan->pinned_bytes = resident_bytes(s->model);
+    plan->overhead_bytes += (s->model->arch.n_layers + 2) * (uint64_t)SP_LAYOUT_PIN_SLACK;
+}
+
+/* ---- choice ---- */
+
+static sp_sim_result simulate(search *s, const sp_plan *plan, size_t max_rows, double stop_s) {
+    sp_sim_job job = sp_plan_sim_job(s->model, s->machine, plan);
+    if (plan->placement == SP_PLACE_RESIDENT) job.first_read_s = load_seconds(s, plan);
+    job.queued = job.like = s->rows;
+    job.n_queued = job.n_like = s->n_rows;
+    job.n_more = s->n_all - s->n_rows;
+    return sp_simulate(s->simulator, &s->cost, &job, max_rows, stop_s);
+}
+
+/* Every place taken all the time, every pass full, no attention: no schedule is faster. */
+static double least_seconds(const search *s, const sp_plan *plan) {
+    sp_sim_job job = sp_plan_sim_job(s->model, s->machine, plan);
+    sp_pass_load load = {.n_tokens = plan->rows, .n_logits = plan->rows}, full = {.n_tokens = plan->pass_tokens};
+    double read_bytes = job.streamed_bytes - (double)plan->kv_bytes; /* the tail pins layers in place of KV */
+    double read_s = job.read_bps > 0 && read_bytes > 0 ? read_bytes / job.read_bps : 0;
+    double n_decode = s->new_tokens / (double)plan->rows, n_full = s->prompt_tokens / (double)plan->pass_tokens;
+    double decode_s = n_decode * sp_cost_compute_seconds(&s->cost, &load);
+    double prefill_s = n_full * sp_cost_compute_seconds(&s->cost, &full);
+    double disk_s = n_decode * read_s, compute_s = decode_s > prefill_s ? decode_s : prefill_s;
+    return 0.9 * (compute_s > disk_s ? compute_s : disk_s);
+}
+
+/* False: it does not fit. */
+static bool try_candidate(search *s, sp_placement placement, size_t rows, size_t kv_pages, size_t pass_tokens) {
+    sp_plan plan;
+    lay_out(s, placement, rows, kv_pages, pass_tokens, &plan);
+    if (total_bytes(&plan) > plan.budget_bytes) return false;
+    if (placement == SP_PLACE_STREAM) pin_layers(s->model, s->request, &plan, plan.budget_bytes - total_bytes(&plan));
+    if (s->found && least_seconds(s, &plan) >= s->best_s) return true;
+    double seconds = simulate(s, &plan, SELECT_ROWS, s->found ? s->best_s : 0).seconds;
+    if (s->found && seconds >= s->best_s) return true;
+    s->best = plan;
+    s->best_s = seconds;
+    s->found = true;
+    return true;
+}
+
+/* Rows from the most downwards by steps of 3/4 and 1/2; KV for rows of average and of greatest length. */
+static void try_rows(search *s, sp_placement placement, size_t pass_tokens) {
+    size_t n_most = rows_most(s->request, placement);
+    for (size_t half = n_most; half > 0; half /= 2) {
+        for (size_t quarters = 4; quarters >= 3; quarters--) {
+            size_t rows = half * quarters / 4;
+            if (rows == 0 || (quarters == 3 && rows <= half / 2)) continue;
+            size_t least = sp_max_size(rows * s->average_pages, s->longest_pages), most = rows * s->longest_pages;
+            bool fits = try_candidate(s, placement, rows, least, pass_tokens);
+            if (fits && most > least) try_candidate(s, placement, rows, most, pass_tokens);
+        }
+    }
+}
+
+/* A pass need not hold more tokens than there are. */
+static size_t pass_tokens_most(const sp_plan_request *request, size_t n_rows) {
+    if (request->pass_tokens > 0) return request->pass_tokens;
+    return request->prompt_tokens > 0 ? sp_max_size(request->prompt_tokens, n_rows) : SIZE_MAX;
+}
+
+static void try_placement(search *s, sp_placement placement) {
+    size_t n_most = pass_tokens_most(s->request, rows_most(s->request, placement)), last = 0;
+    for (size_t i = 0; i < N_PASS_TOKENS; i++) {
+        if (placement == SP_PLACE_RESIDENT && pass_tokens_tried[i] > 512) continue; /* nothing to hide */
+        size_t pass_tokens = s->request->pass_tokens ? n_most : sp_min_size(n_most, pass_tokens_tried[i]);
+        if (pass_tokens == last || (i == 1 && pass_tokens < pass_tokens_tried[0])) continue;
+        try_rows(s, placement, pass_tokens);
+        last = pass_tokens;
+    }
+}
+
+/* All that rows could want fits beside the whole model: no need to look further. */
+static bool try_ample(search *s) {
+    size_t rows = rows_most(s->request, SP_PLACE_RESIDENT), n_most = pass_tokens_most(s->request, rows);
+    size_t pass_tokens = s->request->pass_tokens ? n_most : sp_min_size(n_most, pass_tokens_tried[0]);
+    lay_out(s, SP_PLACE_RESIDENT, rows, rows * s->longest_pages, pass_tokens, &s->best);
+    s->found = total_bytes(&s->best) <= s->best.budget_bytes;
+    return s->found;
+}
+
+static bool is_allowed(const search *s, sp_placement placement) {
+    return s->request->placement == SP_PLACE_AUTO || s->request->placement == placement;
+}
+
+/* One row at a time, with pages for one of average length at least. False: *need_bytes would do. */
+static bool try_least(search *s, uint64_t *need_bytes, sp_placement *least) {
+    *need_bytes = UINT64_MAX;
+    for (sp_placement placement = SP_PLACE_RESIDENT; placement <= SP_PLACE_STREAM; placement++) {
+        if (!is_allowed(s, placement)) continue;
+        sp_plan plan;
+        size_t pass_tokens = sp_min_size(SP_KV_PAGE_TOKENS, pass_tokens_most(s->request, 1));
+        if (s->request->pass_tokens > 0) pass_tokens = s->request->pass_tokens;
+        lay_out(s, placement, 1, s->average_pages, pass_tokens, &plan);
+        if (total_bytes(&plan) < *need_bytes) {
+            *need_bytes = total_bytes(&plan);
+            *least = placement;
+            s->best = plan;
+        }
+    }
+    return s->best.budget_bytes >= *need_bytes;
+}
+
+/* What is left over holds pages for longer rows than are known: memory only if they come. */
+static void extend_kv(const search *s, sp_plan *plan) {
+    size_t longest = sp_div_up(s->request->row_tokens_max, SP_KV_PAGE_TOKENS);
+    size_t n_wanted = plan->rows * sp_max_size(longest, s->longest_pages);
+    uint64_t page_bytes = plan->kv_token_bytes * SP_KV_PAGE_TOKENS;
+    size_t n_more = (size_t)((plan->budget_bytes - total_bytes(plan)) / page_bytes);
+    if (n_wanted > plan->kv_pages) set_kv(plan, sp_min_size(n_wanted, plan->kv_pages + n_more));
+}
+
+/* ---- estimate ---- */
+
+static double seconds_with(search *s, const sp_plan *plan, sp_ends ends) {
+    fill_rows(s, &ends);
+    return s->request->elapsed_s + simulate(s, plan, FINAL_ROWS, 0).seconds;
+}
+
+static void estimate(search *s, sp_plan *plan) {
+    const sp_observed *seen = s->request->observed;
+    sp_sim_job job = sp_plan_sim_job(s->model, s->machine, plan);
+    size_t context = average_tokens(s->request) / 2;
+    sp_pass_load load = {
+        .n_tokens = plan->rows, .n_logits = plan->rows, .decode_keys = (double)plan->rows * (double)context};
+    double read_s = job.read_bps > 0 ? job.streamed_bytes / job.read_bps : 0;
+    plan->pass_seconds = sp_cost_pass_seconds(&s->cost, &load, read_s);
+    if (s->request->n_rows == 0) return;
+    static const sp_ends_seen nothing = {0};
+    const sp_ends_seen *ends = seen ? &seen->ends : &nothing;
+    double likely_s = seconds_with(s, plan, sp_ends_likely(ends));
+    double early_s = seconds_with(s, plan, sp_ends_early(ends)), latest_s = seconds_with(s, plan, (sp_ends){1, 1});
+    bool is_seen = seen && sp_cost_is_seen(&seen->passes);
+    plan->estimate = sp_estimate_range(early_s, likely_s, latest_s, is_seen ? doubt_seen : doubt_unseen);
+}
+
+/* ---- the whole ---- */
+
+static const char *const placement_names[] = {"auto", "resident", "stream"};
+
+static bool refuse(const search *s, uint64_t need_bytes, sp_placement least, sp_error *err) {
+    unsigned long long need_mb = (need_bytes >> 20) + 1;
+    return sp_fail(err, SP_ERR_MEMORY,
+                   "memory: %s needs %lluM for one row of %zu tokens, %s, and may have %lluM (--memory %lluM would do)",
+                   s->model->name, need_mb, average_tokens(s->request), placement_names[least],
+                   (unsigned long long)(s->best.budget_bytes >> 20), need_mb);
+}
+
+static bool choose(search *s, sp_plan *plan, sp_error *err) {
+    bool ample = is_allowed(s, SP_PLACE_RESIDENT) && try_ample(s);
+    if (!ample && is_allowed(s, SP_PLACE_RESIDENT)) try_placement(s, SP_PLACE_RESIDENT);
+    if (!ample && is_allowed(s, SP_PLACE_STREAM)) try_placement(s, SP_PLACE_STREAM);
+    uint64_t need_bytes;
+    sp_placement least = SP_PLACE_RESIDENT;
+    if (!s->found && !try_least(s, &need_bytes, &least)) return refuse(s, need_bytes, least, err);
+    *plan = s->best;
+    return true;
 }
 
 bool sp_plan_build(const sp_model *model, const sp_machine *machine, const sp_plan_request *request, sp_plan *plan,
                    sp_error *err) {
-    sp_plan p = {.mode = request->mode,
-                 .budget_bytes = request->memory_bytes ? request->memory_bytes : machine->limit_bytes / 4 * 3,
-                 .weight_bytes = model->weight_bytes,
-                 .kv_token_bytes = kv_token_bytes(&model->arch, request->mode)};
-    bool fits = false;
-    if (request->placement != SP_PLACE_STREAM) fits = try_placement(model, request, SP_PLACE_RESIDENT, &p);
-    if (!fits && request->placement != SP_PLACE_RESIDENT) fits = try_placement(model, request, SP_PLACE_STREAM, &p);
-    if (!fits) {
-        uint64_t row_bytes =
-            sp_div_up(average_tokens(request), SP_KV_PAGE_TOKENS) * SP_KV_PAGE_TOKENS * p.kv_token_bytes;
-        uint64_t wanted_bytes = p.budget_bytes;
-        uint64_t fixed_bytes = p.overhead_bytes + p.pinned_bytes + p.ring_bytes + p.activation_bytes;
-        if (fixed_bytes + row_bytes > wanted_bytes) wanted_bytes = fixed_bytes + row_bytes;
-        uint64_t wanted_mb = (wanted_bytes >> 20) + 1;
-        return sp_fail(
-            err, SP_ERR_MEMORY,
-            "memory: %s needs %lluM for one row of %zu tokens, %s, and may have %lluM (--memory %lluM would do)",
-            model->name, (unsigned long long)wanted_mb, average_tokens(request), placement_names[p.placement],
-            (unsigned long long)(p.budget_bytes >> 20), (unsigned long long)wanted_mb);
-    }
-    estimate(model, machine, request, &p);
-    *plan = p;
-    return true;
-}
-
-/* ---- text ---- */
-
-static bool add_bytes(uint64_t n_bytes, sp_buf *out) {
-    char text[SP_UNITS_BYTES];
-    return sp_buf_text(out, sp_units_bytes(n_bytes, text));
-}
-
-static bool add_time(double seconds, sp_buf *out) {
-    char text[SP_UNITS_BYTES];
-    return sp_buf_text(out, sp_units_time(seconds, text));
-}
-
-static bool first_line(const sp_model *model, const sp_machine *machine, const sp_plan *plan, sp_buf *out) {
-    bool stream = plan->placement == SP_PLACE_STREAM;
-    bool fits = plan->overhead_bytes + plan->weight_bytes + plan->activation_bytes <= plan->budget_bytes;
-    bool ok = sp_buf_printf(out, "%s ", model->name);
-    for (const char *c = model->dominant_format; *c; c++)
-        ok = ok && sp_buf_char(out, *c >= 'A' && *c <= 'Z' ? (char)(*c + ('a' - 'A')) : *c);
-    ok = ok && sp_buf_text(out, ", ") && add_bytes(plan->weight_bytes, out) &&
-         sp_buf_text(out, fits ? ", fits in " : ", does not fit in ") && add_bytes(plan->budget_bytes, out);
-    if (!stream) return ok && sp_buf_text(out, ": resident\n");
-    if (machine->disk_bps == 0) return ok && sp_buf_text(out, ": streaming (drive not measured)\n");
-    return ok && sp_buf_text(out, ": streaming at ") && add_bytes((uint64_t)machine->disk_bps, out) &&
-           sp_buf_text(out, "/s (measured here)\n");
-}
-
-bool sp_plan_text(const sp_model *model, const sp_machine *machine, const sp_plan_request *request, const sp_plan *plan,
-                  sp_buf *out) {
-    bool stream = plan->placement == SP_PLACE_STREAM;
-    bool ok =
-        first_line(model, machine, plan, out) && sp_buf_text(out, stream ? "plan: ring " : "plan: weights ") &&
-        add_bytes(stream ? plan->ring_bytes : plan->pinned_bytes, out) && sp_buf_text(out, ", KV ") &&
-        add_bytes(plan->kv_bytes, out) &&
-        sp_buf_printf(out, " = %zu rows x %zu tokens", plan->rows, plan->kv_pages * SP_KV_PAGE_TOKENS / plan->rows);
-    if (ok && plan->pass_seconds > 0) {
-        ok = sp_buf_text(out, ", pass ") && add_time(plan->pass_seconds, out);
-    }
-    if (ok && request->n_rows > 0) ok = sp_buf_printf(out, ", %zu rows", request->n_rows);
-    if (ok && plan->estimate_high_s > 0) {
-        ok = sp_buf_text(out, " in ") && add_time(plan->estimate_low_s, out) && sp_buf_text(out, " - ") &&
-             add_time(plan->estimate_high_s, out);
-    }
-    return ok && sp_buf_char(out, '\n');
-}
-
-json_t *sp_plan_json(const sp_plan *plan) {
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:{s:f, s:f, s:f}}", "placement",
-                     placement_names[plan->placement], "budget_bytes", (json_int_t)plan->budget_bytes, "weight_bytes",
-                     (json_int_t)plan->weight_bytes, "ring_bytes", (json_int_t)plan->ring_bytes, "pinned_bytes",
-                     (json_int_t)plan->pinned_bytes, "activation_bytes", (json_int_t)plan->activation_bytes, "kv_bytes",
-                     (json_int_t)plan->kv_bytes, "rows", (json_int_t)plan->rows, "pass_tokens",
-                     (json_int_t)plan->pass_tokens, "pass_seconds", plan->pass_seconds, "estimate_seconds", "low",
-                     plan->estimate_low_s, "likely", plan->estimate_likely_s, "high", plan->estimate_high_s);
+    search s = {.model = model, .machine = machine, .request = request};
+    bool rates_known = sp_plan_cost(model, machine, request->observed, &s.cost);
+    begin(&s);
+    sp_plan chosen = {0};
+    bool good = choose(&s, &chosen, err);
+    if (good && rates_known && (chosen.placement == SP_PLACE_RESIDENT || machine->disk_bps > 0)) estimate(&s, &chosen);
+    if (good) extend_kv(&s, &chosen);
+    sp_simulator_free(s.simulator);
+    free(s.rows);
+    if (good) *plan = chosen;
+    return good;
 }

@@ -8,33 +8,49 @@
 #include "io/ring.h"
 #include "kernels/device.h"
 #include "model/model.h"
+#include "planner/estimate.h"
 #include "util/buf.h"
 #include "util/error.h"
 
 typedef enum { SP_PLACE_AUTO, SP_PLACE_RESIDENT, SP_PLACE_STREAM } sp_placement;
 
-/* What the machine is: read by planner/machine.h or from a file; rates are measured. */
+/* What the machine is: read by planner/machine.h or from a file; rates are measured, 0 where they were not. */
 typedef struct {
     uint64_t ram_bytes;   /* RAM */
     uint64_t limit_bytes; /* min(RAM, every cgroup limit up the tree) */
     size_t n_cpus;
     char isa[16];
-    double disk_bps;   /* cold sequential read, 0: not measured */
-    double gemm_flops; /* all threads, bf16 mode, 0: not measured */
-    double memory_bps; /* read bandwidth, 0: not measured */
+    double memory_bps; /* read bandwidth */
+    sp_rates rates;    /* of the instruction set, mode and weight format of the run */
+
+    double disk_bps;              /* cold sequential read of the drives that hold the model */
+    int64_t disk_measured_s;      /* wall clock */
+    bool disk_measured_now;       /* by this very run */
+    double cached_bps;            /* reads of the same files out of the page cache */
+    sp_ring_backend read_backend; /* these three: how the drive is read best, io/ring.h; 0: its defaults */
+    size_t read_depth, read_request_bytes;
 } sp_machine;
+
+typedef struct {
+    size_t n_prompt, max_new; /* tokens */
+} sp_plan_row;
 
 /* What is asked. Zero means default. */
 typedef struct {
     sp_mode mode;
     sp_placement placement;
-    uint64_t memory_bytes; /* --memory; 0: 75% of limit_bytes */
-    size_t rows_cap;       /* --rows; 0: none */
-    size_t pass_tokens;    /* tokens of a pass, for tests; 0: the planner's choice */
-    size_t n_rows;         /* rows of the input, as far as known */
-    size_t prompt_tokens;  /* sum over rows */
-    size_t new_tokens;     /* sum over rows of max_tokens */
-    size_t row_tokens_max; /* longest prompt + max_tokens; 0: not known */
+    uint64_t memory_bytes;    /* --memory; 0: 75% of limit_bytes */
+    size_t rows_cap;          /* --rows; 0: none */
+    size_t pass_tokens;       /* tokens of a pass, for tests; 0: the planner's choice */
+    size_t n_rows;            /* rows of the input, as far as known or guessed */
+    size_t prompt_tokens;     /* sum over rows */
+    size_t new_tokens;        /* sum over rows of max_tokens */
+    size_t row_tokens_max;    /* longest prompt + max_tokens; 0: not known */
+    const sp_plan_row *known; /* [n_known] the first rows; those after them are taken to be like them in turn */
+    size_t n_known;
+    const sp_observed *observed; /* earlier runs of this model, or NULL */
+    double elapsed_s;            /* that the run has already taken: part of the estimate */
+    double cached_share;         /* of the model's files in the page cache, 0 to 1 */
 } sp_plan_request;
 
 typedef struct {
@@ -48,7 +64,7 @@ typedef struct {
     bool keep_embed;           /* an untied embedding; one that is not kept is read by row */
     uint64_t ring_bytes;       /* slots of streamed chunks */
     uint64_t activation_bytes; /* buffers of one pass, logits included: an upper bound */
-    uint64_t overhead_bytes;   /* program, tokenizer, rows' text: an allowance */
+    uint64_t overhead_bytes;   /* program, tokenizer, rows' text, what pinned matrices' places waste: an allowance */
     uint64_t kv_bytes;         /* room for KV pages: the most that may be taken */
     uint64_t kv_token_bytes;   /* of one token, all layers */
     size_t kv_pages;    /* pages of SP_KV_PAGE_TOKENS tokens (each of all layers); a row that needs more cannot run */
@@ -60,19 +76,28 @@ typedef struct {
     size_t ring_slots;  /* 0 when resident */
     sp_ring_backend read_backend; /* these three: how the model's drive is read best, io/ring.h; 0: its defaults */
     size_t read_depth, read_request_bytes;
-    double pass_seconds; /* of a decode pass with `rows` rows; 0: not known, rates were not measured */
-    double estimate_low_s, estimate_likely_s, estimate_high_s; /* of the whole request; 0: not known */
+    double pass_seconds;  /* of a decode pass with `rows` rows; 0: not known, rates were not measured */
+    sp_estimate estimate; /* of the whole request, elapsed_s included; 0: not known */
 } sp_plan;
 
-/* False with SP_ERR_MEMORY (and the number of bytes that would do) when not even one row of average length fits. */
+/* The placement, rows, pinned layers and pass size that finish the request soonest, by simulation, within the budget.
+ * False with SP_ERR_MEMORY (and the number of bytes that would do) when not even one row of average length fits. More
+ * memory never makes the estimate slower (by more than a few percent, where a model begins to fit as a whole: fewer
+ * rows are in flight then, and results come sooner). */
 bool sp_plan_build(const sp_model *model, const sp_machine *machine, const sp_plan_request *request, sp_plan *plan,
                    sp_error *err) SP_MUST_CHECK;
+
+/* For simulations of what a plan is executed with: a cost with the request's corrections (false: no rates are known),
+ * and a job without rows. */
+bool sp_plan_cost(const sp_model *model, const sp_machine *machine, const sp_observed *observed, sp_cost *cost);
+sp_sim_job sp_plan_sim_job(const sp_model *model, const sp_machine *machine, const sp_plan *plan);
 
 /* The plan for people: two lines, each with a newline. False when the buffer failed. */
 bool sp_plan_text(const sp_model *model, const sp_machine *machine, const sp_plan_request *request, const sp_plan *plan,
                   sp_buf *out);
 
-/* The fields of the plan event (docs: --json), without "event"; a new object of the caller's. */
-json_t *sp_plan_json(const sp_plan *plan);
+/* The fields of the plan event (docs/planning.md), without "event"; a new object of the caller's. */
+json_t *sp_plan_json(const sp_model *model, const sp_machine *machine, const sp_plan_request *request,
+                     const sp_plan *plan);
 
 #endif

@@ -15,8 +15,9 @@ typedef void sp_probe_progress(void *ctx, const char *what);
 
 /* Zero means default. */
 typedef struct {
-    double round_seconds;        /* of one measurement of one setting; default 0.4 */
-    uint64_t file_bytes;         /* of the test file; default 2 GiB, a quarter of what is free at most */
+    bool quick;           /* in 1 to 2 s, few settings, only on weights that are there: what a run can wait for */
+    double round_seconds; /* of one measurement of one setting; default 0.4, quick 0.2 */
+    uint64_t file_bytes;  /* of the test file; default 2 GiB, a quarter of what is free at most */
     sp_probe_progress *progress; /* may be NULL */
     void *progress_ctx;
 } sp_probe_options;
@@ -27,7 +28,7 @@ typedef struct {
 bool sp_probe_drive(const char *path, const sp_probe_options *options, sp_machine_drive *drive,
                     sp_error *err) SP_MUST_CHECK;
 
-/* Fills machine.memory_bps, machine.gemm_flops (of the best instruction set) and isas. */
+/* Fills machine.memory_bps and rates, the best instruction set first. */
 bool sp_probe_compute(sp_pool *pool, const sp_probe_options *options, sp_machine_file *file,
                       sp_error *err) SP_MUST_CHECK;
 

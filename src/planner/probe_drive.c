@@ -49,6 +49,10 @@ static const setting settings[] = {
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
+/* A quick probe: the usual best of each backend, then the better one until the time is up. */
+enum { QUICK_REQUEST_BYTES = 8 << 20, QUICK_DEPTH = 8, QUICK_THREADS = 4, QUICK_REPEAT_EXTENTS = 2 };
+static const double round_default_s = 0.4, round_quick_s = 0.2, quick_s = 1.2;
+
 typedef struct {
     size_t i_file;
     uint64_t offset_bytes;
@@ -67,6 +71,7 @@ typedef struct {
     size_t n_rates[N_SETTINGS];
     bool usable[N_SETTINGS];
     uint64_t bytes_read;
+    uint64_t end_ns; /* quick: no further round begins after this */
 } probe;
 
 static void tell(const probe *p, const char *what) {
@@ -166,6 +171,9 @@ static bool choose_files(probe *p, const char *path, sp_error *err) {
     if (!S_ISDIR(st.st_mode)) return sp_fail(err, SP_ERR_INPUT, "%s: neither a file nor a directory", path);
     add_weights_of(p, path);
     if (bytes_of_paths(p) >= min_file_bytes) return true;
+    if (p->options->quick)
+        return sp_fail(err, SP_ERR_INPUT, "%s: weights of less than %llu bytes are too few to measure a drive with",
+                       path, (unsigned long long)min_file_bytes);
     for (; p->n_paths > 0; p->n_paths--) free(p->paths[p->n_paths - 1]);
     return write_own_file(p, path, err);
 }
@@ -204,6 +212,12 @@ static bool get_memory(probe *p, sp_error *err) {
 
 /* ---- measuring ---- */
 
+static bool is_tried(const probe *p, const setting *s) {
+    if (!p->options->quick) return true;
+    return s->request_bytes == QUICK_REQUEST_BYTES &&
+           s->depth == (s->backend == SP_RING_THREADS ? QUICK_THREADS : QUICK_DEPTH);
+}
+
 /* Reads places from first on for so many seconds, or n_max of them; bytes per second. They wrap around. */
 static bool read_places(probe *p, sp_ring *ring, size_t first, size_t n_max, double seconds, double *bps,
                         sp_error *err) {
@@ -238,7 +252,8 @@ static sp_ring *open_ring(probe *p, const setting *s, bool cached, sp_error *err
 static bool measure_round(probe *p, size_t i, sp_error *err) {
     sp_ring *ring = open_ring(p, &settings[i], false, err);
     if (!ring) return false;
-    double seconds = p->options->round_seconds > 0 ? p->options->round_seconds : 0.4, bps;
+    double seconds = p->options->quick ? round_quick_s : round_default_s, bps;
+    if (p->options->round_seconds > 0) seconds = p->options->round_seconds;
     bool good = read_places(p, ring, p->next_place, SIZE_MAX, seconds, &bps, err);
     if (good) p->rates[i][p->n_rates[i]++] = bps;
     sp_ring_close(ring);
@@ -258,9 +273,9 @@ static double median_of(probe *p, size_t i) {
 /* io_uring that cannot be had leaves its settings out; any other failure is one. */
 static bool screen(probe *p, sp_error *err) {
     tell(p, "reading with each setting");
-    for (size_t i_round = 0; i_round < N_SCREEN; i_round++) {
+    for (size_t i_round = 0; i_round < (p->options->quick ? 1 : N_SCREEN); i_round++) {
         for (size_t i = 0; i < N_SETTINGS; i++) {
-            if (i_round > 0 && !p->usable[i]) continue;
+            if (!is_tried(p, &settings[i]) || (i_round > 0 && !p->usable[i])) continue;
             sp_error failure = {0};
             p->usable[i] = measure_round(p, i, &failure);
             if (p->usable[i]) continue;
@@ -279,17 +294,20 @@ static size_t best_of(probe *p, const bool *excluded) {
     return best;
 }
 
+static bool is_over(const probe *p) { return p->end_ns > 0 && sp_clock_ns() >= p->end_ns; }
+
 /* The index of the winning setting. */
 static bool run_finals(probe *p, size_t *winner, sp_error *err) {
     bool excluded[N_SETTINGS] = {false};
-    size_t finalists[N_FINALISTS], n_finalists = 0;
-    for (size_t i; n_finalists < N_FINALISTS && (i = best_of(p, excluded)) < N_SETTINGS;) {
+    size_t finalists[N_FINALISTS], n_finalists = 0, n_most = p->options->quick ? 1 : N_FINALISTS;
+    for (size_t i; n_finalists < n_most && (i = best_of(p, excluded)) < N_SETTINGS;) {
         excluded[i] = true;
         finalists[n_finalists++] = i;
     }
     tell(p, "reading with the best settings");
-    for (size_t i = 0; i < n_finalists; i++) p->n_rates[finalists[i]] = 0; /* the screening chose by luck too */
-    for (size_t i_round = 0; i_round < N_ROUNDS; i_round++)
+    for (size_t i = 0; i < n_finalists && !p->options->quick; i++)
+        p->n_rates[finalists[i]] = 0; /* the screening chose by luck too */
+    for (size_t i_round = 0; i_round < N_ROUNDS && !is_over(p); i_round++)
         for (size_t i = 0; i < n_finalists; i++)
             if (!measure_round(p, finalists[i], err)) return false;
     *winner = finalists[0];
@@ -302,7 +320,7 @@ static bool run_finals(probe *p, size_t *winner, sp_error *err) {
 static bool read_again(probe *p, const setting *s, bool cached, double *bps, sp_error *err) {
     sp_ring *ring = open_ring(p, s, cached, err);
     if (!ring) return false;
-    size_t n = sp_min_size(REPEAT_EXTENTS, p->n_places);
+    size_t n = sp_min_size(p->options->quick ? QUICK_REPEAT_EXTENTS : REPEAT_EXTENTS, p->n_places);
     bool good = read_places(p, ring, 0, n, 1e9, bps, err) && read_places(p, ring, 0, n, 1e9, bps, err);
     sp_ring_close(ring);
     return good;
@@ -406,7 +424,7 @@ static void clean_up(probe *p) {
 bool sp_probe_drive(const char *path, const sp_probe_options *options, sp_machine_drive *drive, sp_error *err) {
     sp_drive found;
     if (!sp_drive_find(path, &found, err)) return false;
-    sp_machine_drive result = {.kind = found.kind};
+    sp_machine_drive result = {.kind = found.kind, .measured_s = sp_clock_wall_s()};
     snprintf(result.mount, sizeof result.mount, "%s", found.mount);
     snprintf(result.file_system, sizeof result.file_system, "%s", found.file_system);
     snprintf(result.device, sizeof result.device, "%s", found.device);
@@ -419,6 +437,7 @@ bool sp_probe_drive(const char *path, const sp_probe_options *options, sp_machin
     SP_CHECK(p != NULL);
     p->options = options;
     p->own_fd = -1;
+    if (options->quick) p->end_ns = sp_clock_ns() + (uint64_t)(quick_s * 1e9);
     bool good =
         choose_files(p, path, err) && choose_places(p, err) && get_memory(p, err) && measure(p, &found, &result, err);
     clean_up(p);

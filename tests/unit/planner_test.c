@@ -14,6 +14,7 @@
 
 #include "engine_synthetic.h"
 #include "kernels/ops.h"
+#include "planner/layout.h"
 #include "planner/machine.h"
 #include "planner/pin.h"
 #include "planner/plan.h"
@@ -31,41 +32,80 @@ static uint64_t pick(uint64_t key, uint64_t i, uint64_t low, uint64_t high) {
     return low + (uint64_t)(sp_rng_uniform(key, i) * (double)(high - low));
 }
 
-static sp_plan_request random_request(uint64_t key) {
+enum { MAX_KNOWN = 100 };
+
+/* Rows of the request go to known[MAX_KNOWN]. */
+static sp_plan_request random_request(uint64_t key, sp_plan_row *known) {
     sp_plan_request r = {.mode = pick(key, 0, 0, 4) ? SP_MODE_BF16 : SP_MODE_FP32,
                          .placement = (sp_placement)pick(key, 1, 0, 3),
                          .memory_bytes = pick(key, 2, 0, 2) ? pick(key, 3, 100ull << 20, 40ull << 30) : 0,
                          .rows_cap = pick(key, 4, 0, 2) ? pick(key, 5, 1, 300) : 0,
-                         .n_rows = pick(key, 6, 0, 2000)};
-    r.prompt_tokens = r.n_rows * pick(key, 7, 1, 3000);
-    r.new_tokens = r.n_rows * pick(key, 8, 1, 600);
-    r.row_tokens_max = pick(key, 9, 1, 8000);
+                         .cached_share = sp_rng_uniform(key, 10)};
+    size_t prompt_most = pick(key, 7, 1, 3000), new_most = pick(key, 8, 1, 600);
+    r.n_known = pick(key, 6, 0, MAX_KNOWN);
+    r.n_known = r.n_known * r.n_known / MAX_KNOWN; /* few mostly: their plans are quick */
+    for (size_t i = 0; i < r.n_known; i++) {
+        known[i] = (sp_plan_row){pick(key, 100 + 2 * i, 1, prompt_most + 1), pick(key, 101 + 2 * i, 1, new_most + 1)};
+        r.prompt_tokens += known[i].n_prompt;
+        r.new_tokens += known[i].max_new;
+        size_t n_tokens = known[i].n_prompt + known[i].max_new;
+        if (n_tokens > r.row_tokens_max) r.row_tokens_max = n_tokens;
+    }
+    r.known = known;
+    r.n_rows = r.n_known;
+    if (r.n_known == 0) r.row_tokens_max = pick(key, 9, 1, 8000);
     return r;
 }
 
-static const sp_machine machine = {.ram_bytes = 24ull << 30,
-                                   .limit_bytes = 24ull << 30,
-                                   .n_cpus = 2,
-                                   .isa = "avx2",
-                                   .disk_bps = 1.9e9,
-                                   .gemm_flops = 1e11,
-                                   .memory_bps = 17e9};
+static sp_machine machine_with(double flops, double disk_bps) {
+    sp_machine m = {.ram_bytes = 24ull << 30,
+                    .limit_bytes = 24ull << 30,
+                    .n_cpus = 2,
+                    .isa = "avx2",
+                    .memory_bps = 17e9,
+                    .disk_bps = disk_bps};
+    m.rates = (sp_rates){.linear_flops = {flops / 8, flops / 2, flops * 0.8, flops, flops},
+                         .decode_flops = flops / 4,
+                         .prefill_flops = flops / 3,
+                         .vector_bps = 1e10,
+                         .call_s = 2e-6};
+    return m;
+}
+
+static sp_machine random_machine(uint64_t key) {
+    static const double flops[] = {2e10, 1e11, 2e12}, disk_bps[] = {2e8, 2e9, 7e9};
+    sp_machine m = machine_with(flops[pick(key, 30, 0, 3)], disk_bps[pick(key, 31, 0, 3)]);
+    if (pick(key, 32, 0, 2)) m.read_depth = 16, m.read_request_bytes = 8 << 20, m.read_backend = SP_RING_THREADS;
+    return m;
+}
 
 static uint64_t total_bytes(const sp_plan *p) {
     return p->overhead_bytes + p->pinned_bytes + p->ring_bytes + p->activation_bytes + p->kv_bytes;
+}
+
+static void check_pins(const sp_model *model, const sp_plan *p) {
+    size_t n_layers = model->arch.n_layers;
+    uint64_t n_bytes =
+        (p->pin_head ? sp_layout_head_bytes(model) : 0) + (p->keep_embed ? sp_layout_embed_bytes(model) : 0);
+    for (size_t i = 0; i < p->n_pinned_layers; i++)
+        n_bytes += sp_layout_layer_bytes(model, sp_pin_order((uint32_t)n_layers, (uint32_t)i));
+    assert_int_equal(n_bytes, p->pinned_bytes);
+    assert_true(p->n_pinned_layers <= n_layers);
+    if (p->placement == SP_PLACE_RESIDENT) assert_true(p->n_pinned_layers == n_layers && p->pin_head && p->keep_embed);
+    if (p->placement == SP_PLACE_STREAM) assert_true(p->ring_bytes <= 1000000000 && p->ring_slots >= 4);
 }
 
 static void check_plan(const sp_model *model, const sp_plan_request *r, const sp_plan *p) {
     assert_true(total_bytes(p) <= p->budget_bytes);
     assert_true(p->placement == SP_PLACE_RESIDENT || p->placement == SP_PLACE_STREAM);
     if (r->placement != SP_PLACE_AUTO) assert_int_equal(p->placement, r->placement);
-    assert_int_equal(p->pinned_bytes, p->placement == SP_PLACE_RESIDENT ? model->weight_bytes : 0);
+    check_pins(model, p);
     assert_true(p->rows >= 1 && p->kv_pages >= 1 && p->pass_tokens >= p->rows && p->pass_logits == p->rows);
     if (r->rows_cap) assert_true(p->rows <= r->rows_cap);
     if (r->n_rows) assert_true(p->rows <= r->n_rows);
     assert_int_equal(p->kv_bytes, p->kv_pages * SP_KV_PAGE_TOKENS * p->kv_token_bytes);
     assert_true(p->ffn_block == model->arch.d_ffn || p->ffn_block % SP_PACK_COLS == 0);
-    assert_true(p->estimate_low_s <= p->estimate_likely_s && p->estimate_likely_s <= p->estimate_high_s);
+    assert_true(p->estimate.low_s <= p->estimate.likely_s && p->estimate.likely_s <= p->estimate.high_s);
 }
 
 static void plans_keep_their_budget(void **state) {
@@ -73,8 +113,10 @@ static void plans_keep_their_budget(void **state) {
     size_t n_plans = 0, n_refused = 0;
     for (size_t s = 0; s < N_SHAPES; s++) {
         sp_model *model = synthetic_new(&shapes[s], NULL);
-        for (uint64_t key = 0; key < 500; key++) {
-            sp_plan_request request = random_request(key);
+        for (uint64_t key = 0; key < 300; key++) {
+            sp_plan_row known[MAX_KNOWN];
+            sp_plan_request request = random_request(key, known);
+            sp_machine machine = random_machine(key);
             sp_plan plan, again;
             sp_error err = {0};
             if (!sp_plan_build(model, &machine, &request, &plan, &err)) {
@@ -89,25 +131,44 @@ static void plans_keep_their_budget(void **state) {
         }
         synthetic_free(model);
     }
-    assert_true(n_plans > 500 && n_refused > 10);
+    assert_true(n_plans > 600 && n_refused > 10);
 }
 
-static void more_memory_never_plans_less(void **state) {
+/* Resident with as many rows as there may be, all as long as the longest. */
+static bool is_ample(const sp_plan *plan, const sp_plan_request *request) {
+    size_t rows = request->rows_cap ? request->rows_cap : 64;
+    if (rows > request->n_rows) rows = request->n_rows;
+    size_t pages = (request->row_tokens_max + SP_KV_PAGE_TOKENS - 1) / SP_KV_PAGE_TOKENS;
+    return plan->placement == SP_PLACE_RESIDENT && plan->rows >= rows && plan->kv_pages >= rows * pages &&
+           (plan->pass_tokens >= 512 || plan->pass_tokens >= request->prompt_tokens);
+}
+
+static void more_memory_is_never_slower(void **state) {
     (void)state;
     for (size_t s = 0; s < N_SHAPES; s++) {
         sp_model *model = synthetic_new(&shapes[s], NULL);
-        for (uint64_t key = 0; key < 40; key++) {
-            sp_plan_request request = random_request(key);
-            request.placement = pick(key, 20, 0, 2) ? SP_PLACE_STREAM : SP_PLACE_RESIDENT;
+        for (uint64_t key = 0; key < 10; key++) {
+            sp_plan_row known[MAX_KNOWN];
+            sp_plan_request request = random_request(key, known);
+            sp_machine machine = random_machine(key);
+            if (request.n_known == 0) continue;
             bool had = false;
             sp_plan last = {0};
-            for (uint64_t mb = 64; mb < 400000; mb = mb * 5 / 4) {
+            for (uint64_t mb = 64; mb < 400000; mb = mb * 4 / 3) {
                 sp_plan plan;
                 sp_error err = {0};
                 request.memory_bytes = mb << 20;
                 bool has = sp_plan_build(model, &machine, &request, &plan, &err);
                 assert_true(has || !had);
-                if (has && had) assert_true(plan.rows >= last.rows || plan.pass_tokens > last.pass_tokens);
+                if (has && had && last.kv_pages * SP_KV_PAGE_TOKENS >= request.row_tokens_max) { /* else rows fail */
+                    bool begins_to_fit = is_ample(&plan, &request) && !is_ample(&last, &request);
+                    double allowed = begins_to_fit ? 1.15 : 1 + 1e-9;
+                    if (plan.estimate.likely_s > last.estimate.likely_s * allowed)
+                        fail_msg("shape %zu, request %llu, %lluM: %f s, with less %f s", s, (unsigned long long)key,
+                                 (unsigned long long)mb, plan.estimate.likely_s, last.estimate.likely_s);
+                    assert_true(plan.rows >= last.rows || plan.pinned_bytes >= last.pinned_bytes ||
+                                plan.kv_bytes > last.kv_bytes || plan.pass_tokens > last.pass_tokens);
+                }
                 had = has;
                 last = plan;
             }
@@ -123,7 +184,9 @@ static void a_refusal_names_what_would_do(void **state) {
     for (size_t s = 0; s < N_SHAPES; s++) {
         sp_model *model = synthetic_new(&shapes[s], NULL);
         for (uint64_t key = 0; key < 60; key++) {
-            sp_plan_request request = random_request(key);
+            sp_plan_row known[MAX_KNOWN];
+            sp_plan_request request = random_request(key, known);
+            sp_machine machine = random_machine(key);
             request.memory_bytes = 50ull << 20;
             sp_plan plan;
             sp_error err = {0};
@@ -134,9 +197,58 @@ static void a_refusal_names_what_would_do(void **state) {
             sp_error_clear(&err);
             assert_true(sp_plan_build(model, &machine, &request, &plan, &err));
             check_plan(model, &request, &plan);
+            request.memory_bytes -= 2ull << 20; /* and the smaller placement's: a little less is not */
+            assert_false(sp_plan_build(model, &machine, &request, &plan, &err));
         }
         synthetic_free(model);
     }
+}
+
+/* A little over the floor of streaming one row of a big model, and its own memory's worth: the layers that fit stay. */
+static void spare_memory_pins_layers(void **state) {
+    (void)state;
+    sp_model *model = synthetic_new(&shapes[3], NULL);
+    const sp_machine machine = machine_with(2e11, 1.9e9);
+    const sp_plan_row row = {200, 16};
+    sp_plan_request request = {
+        .n_rows = 1, .prompt_tokens = 200, .new_tokens = 16, .row_tokens_max = 216, .known = &row, .n_known = 1};
+    static const struct {
+        uint64_t memory_bytes;
+        size_t n_least, n_most; /* pinned layers */
+    } cases[] = {{1ull << 30, 0, 0}, {18000000000, 9, 10}, {100000000000, 54, 58}};
+    for (size_t i = 0; i < 3; i++) {
+        sp_plan plan;
+        sp_error err = {0};
+        request.memory_bytes = cases[i].memory_bytes;
+        assert_true(sp_plan_build(model, &machine, &request, &plan, &err));
+        assert_int_equal(plan.placement, SP_PLACE_STREAM);
+        assert_in_range(plan.n_pinned_layers, cases[i].n_least, cases[i].n_most);
+    }
+    synthetic_free(model);
+}
+
+/* Many short rows want KV before layers; few rows leave it all to layers. */
+static void rows_and_layers_share(void **state) {
+    (void)state;
+    sp_model *model = synthetic_new(&shapes[3], NULL);
+    const sp_machine machine = machine_with(4e12, 1.9e9);
+    sp_plan plans[2];
+    for (int i = 0; i < 2; i++) {
+        const sp_plan_row row = {500, 25};
+        size_t n_rows = i ? 2000 : 4;
+        sp_plan_request request = {.memory_bytes = 18000000000,
+                                   .n_rows = n_rows,
+                                   .prompt_tokens = n_rows * 500,
+                                   .new_tokens = n_rows * 25,
+                                   .row_tokens_max = 525,
+                                   .known = &row,
+                                   .n_known = 1};
+        sp_error err = {0};
+        assert_true(sp_plan_build(model, &machine, &request, &plans[i], &err));
+    }
+    assert_int_equal(plans[0].rows, 4);
+    assert_true(plans[1].rows > 30 && plans[1].n_pinned_layers < plans[0].n_pinned_layers);
+    synthetic_free(model);
 }
 
 static void auto_streams_what_does_not_fit(void **state) {
@@ -144,6 +256,7 @@ static void auto_streams_what_does_not_fit(void **state) {
     sp_model *big = synthetic_new(&shapes[3], NULL), *small = synthetic_new(&shapes[1], NULL);
     sp_plan plan;
     sp_error err = {0};
+    const sp_machine machine = machine_with(1e11, 1.9e9);
     const sp_plan_request request = {.n_rows = 10, .prompt_tokens = 2000, .new_tokens = 160, .row_tokens_max = 300};
     assert_true(sp_plan_build(big, &machine, &request, &plan, &err));
     assert_int_equal(plan.placement, SP_PLACE_STREAM);
@@ -159,8 +272,8 @@ static void the_text_is_two_lines(void **state) {
     const sp_plan_request request = {
         .n_rows = 41, .prompt_tokens = 41 * 500, .new_tokens = 41 * 25, .row_tokens_max = 525};
     for (int measured = 0; measured < 2; measured++) {
-        sp_machine m = machine;
-        if (!measured) m.disk_bps = m.gemm_flops = m.memory_bps = 0;
+        sp_machine m = machine_with(1e11, measured ? 1.9e9 : 0);
+        if (!measured) m.rates = (sp_rates){0};
         sp_plan plan;
         sp_error err = {0};
         sp_buf text = {0};
@@ -171,9 +284,10 @@ static void the_text_is_two_lines(void **state) {
         assert_int_equal(n_lines, 2);
         assert_non_null(strstr(text.data, "synthetic bf16, 141.1 GB, does not fit in 19.3 GB: streaming"));
         assert_non_null(strstr(text.data, "plan: ring "));
-        assert_int_equal(strstr(text.data, "measured here") != NULL, measured);
+        assert_int_equal(strstr(text.data, "(measured here)") != NULL, measured);
+        assert_non_null(strstr(text.data, "/80 layers"));
         sp_buf_deinit(&text);
-        json_t *event = sp_plan_json(&plan);
+        json_t *event = sp_plan_json(model, &m, &request, &plan);
         assert_string_equal(json_string_value(json_object_get(event, "placement")), "stream");
         assert_true(json_is_real(json_object_get(json_object_get(event, "estimate_seconds"), "likely")));
         json_decref(event);
@@ -255,8 +369,10 @@ static void this_machine_reads(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_keep_their_budget),
-        cmocka_unit_test(more_memory_never_plans_less),
+        cmocka_unit_test(more_memory_is_never_slower),
         cmocka_unit_test(a_refusal_names_what_would_do),
+        cmocka_unit_test(spare_memory_pins_layers),
+        cmocka_unit_test(rows_and_layers_share),
         cmocka_unit_test(auto_streams_what_does_not_fit),
         cmocka_unit_test(the_text_is_two_lines),
         cmocka_unit_test(pinned_layers_are_spread),

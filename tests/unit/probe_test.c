@@ -97,6 +97,41 @@ static sp_machine_drive drive_named(const char *mount, double read_bps) {
     return drive;
 }
 
+static sp_rates rates_of(const char *isa, double flops) {
+    sp_rates rates;
+    memset(&rates, 0, sizeof rates);
+    snprintf(rates.isa, sizeof rates.isa, "%s", isa);
+    snprintf(rates.format, sizeof rates.format, "BF16");
+    rates.n_threads = 2;
+    for (size_t i = 0; i < SP_RATE_POINTS; i++) rates.linear_flops[i] = flops;
+    rates.decode_flops = rates.prefill_flops = rates.vector_bps = flops;
+    rates.measured_s = 1700000000;
+    return rates;
+}
+
+static void rates_are_known_by_kind(void **state) {
+    (void)state;
+    sp_machine_file *file = calloc(1, sizeof *file);
+    assert_non_null(file);
+    for (int i = 0; i < SP_MACHINE_MAX_RATES + 2; i++) { /* the oldest make room */
+        char isa[16];
+        snprintf(isa, sizeof isa, "isa%d", i);
+        sp_rates rates = rates_of(isa, 1e9 + i);
+        rates.measured_s += i;
+        sp_machine_file_put_rates(file, &rates);
+    }
+    assert_int_equal(file->n_rates, SP_MACHINE_MAX_RATES);
+    assert_null(sp_machine_file_rates(file, "isa1", SP_MODE_BF16, "BF16", 0));
+    assert_non_null(sp_machine_file_rates(file, "isa2", SP_MODE_BF16, "BF16", 2));
+    assert_null(sp_machine_file_rates(file, "isa2", SP_MODE_BF16, "BF16", 4));
+    assert_null(sp_machine_file_rates(file, "isa2", SP_MODE_FP32, "BF16", 0));
+    sp_rates again = rates_of("isa5", 7e9);
+    sp_machine_file_put_rates(file, &again);
+    assert_int_equal(file->n_rates, SP_MACHINE_MAX_RATES);
+    assert_true(sp_machine_file_rates(file, "isa5", SP_MODE_BF16, "BF16", 2)->linear_flops[0] == 7e9);
+    free(file);
+}
+
 static void drives_are_known_by_mount(void **state) {
     (void)state;
     sp_machine_file *file = calloc(1, sizeof *file);
@@ -129,13 +164,10 @@ static void a_file_round_trips(void **state) {
     close(fd);
     sp_machine_file *a = calloc(1, sizeof *a), *b = calloc(1, sizeof *b);
     assert_true(a && b);
-    a->machine = (sp_machine){.ram_bytes = 24 * gb,
-                              .limit_bytes = 20 * gb,
-                              .n_cpus = 2,
-                              .isa = "avx2",
-                              .gemm_flops = 5e10,
-                              .memory_bps = 1e10};
-    a->isas[a->n_isas++] = (sp_machine_isa){"avx2", 5e10};
+    a->machine =
+        (sp_machine){.ram_bytes = 24 * gb, .limit_bytes = 20 * gb, .n_cpus = 2, .isa = "avx2", .memory_bps = 1e10};
+    sp_rates rates = rates_of("avx2", 5e10);
+    sp_machine_file_put_rates(a, &rates);
     sp_machine_drive drive = drive_named("/data", 2e9);
     sp_machine_file_put(a, &drive);
     sp_error err = {0};
@@ -145,8 +177,9 @@ static void a_file_round_trips(void **state) {
     assert_int_equal(b->machine.limit_bytes, a->machine.limit_bytes);
     assert_int_equal(b->machine.n_cpus, 2);
     assert_string_equal(b->machine.isa, "avx2");
-    assert_true(b->machine.disk_bps == 2e9 && b->machine.gemm_flops == 5e10);
-    assert_int_equal(b->n_isas, 1);
+    assert_true(b->machine.disk_bps == 2e9);
+    assert_int_equal(b->n_rates, 1);
+    assert_memory_equal(&b->rates[0], &a->rates[0], sizeof b->rates[0]);
     const sp_machine_drive *found = sp_machine_file_find(b, "/data");
     assert_non_null(found);
     assert_int_equal(found->backend, SP_RING_THREADS);
@@ -247,8 +280,10 @@ static void products_are_measured(void **state) {
     assert_non_null(file);
     assert_true(sp_probe_compute(pool, &quick, file, &err));
     assert_true(file->machine.memory_bps > 1e8);
-    assert_true(file->n_isas > 0);
-    assert_true(file->machine.gemm_flops == file->isas[0].gemm_flops && file->machine.gemm_flops > 1e6);
+    assert_true(file->n_rates > 1);
+    assert_true(file->rates[0].mode == SP_MODE_BF16 && file->rates[file->n_rates - 1].mode == SP_MODE_FP32);
+    for (size_t i = 0; i < file->n_rates; i++)
+        for (size_t j = 0; j < SP_RATE_POINTS; j++) assert_true(file->rates[i].linear_flops[j] > 1e6);
     free(file);
     sp_pool_free(pool);
 }
@@ -256,9 +291,10 @@ static void products_are_measured(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_memory_gave_is_refused), cmocka_unit_test(drives_are_known_by_mount),
-        cmocka_unit_test(a_file_round_trips),          cmocka_unit_test(wrong_files_are_refused),
-        cmocka_unit_test(a_directory_is_measured),     cmocka_unit_test(memory_is_no_drive),
-        cmocka_unit_test(nothing_to_measure),          cmocka_unit_test(products_are_measured),
+        cmocka_unit_test(rates_are_known_by_kind),     cmocka_unit_test(a_file_round_trips),
+        cmocka_unit_test(wrong_files_are_refused),     cmocka_unit_test(a_directory_is_measured),
+        cmocka_unit_test(memory_is_no_drive),          cmocka_unit_test(nothing_to_measure),
+        cmocka_unit_test(products_are_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,93 @@
+/* The shape of a model as the few numbers that passes cost by, and their sum. */
+#include "planner/cost.h"
+
+/* UNHIDDEN: the part of the shorter one of compute and disk that shows, measured on partly pinned and streamed passes
+ * (bench/RESULTS.md). CALLS_LAYER: operations of a layer that fork and join. */
+static const double unhidden = 0.06;
+enum { CALLS_LAYER = 9 };
+/* FADE_PASSES: what was seen counts as that many passes of a bucket at most. OWN_PASSES: of a bucket that weigh as much
+ * as all others together. */
+static const double fade_passes = 100, own_passes = 3, enough_passes = 8;
+
+static double weights_of(const sp_matrix *matrix) { return (double)matrix->n_rows * (double)matrix->n_cols; }
+
+static double ffn_weights(const sp_layer *layer) {
+    return weights_of(&layer->gate) + weights_of(&layer->up) + weights_of(&layer->down);
+}
+
+void sp_cost_init(sp_cost *cost, const sp_model *model, const sp_rates *rates) {
+    const sp_arch *arch = &model->arch;
+    double n_layers = (double)arch->n_layers, width_q = (double)(arch->n_heads * arch->head_dim),
+           width_kv = (double)(arch->n_kv_heads * arch->head_dim);
+    *cost = (sp_cost){.rates = *rates, .head_weights = weights_of(&model->head)};
+    for (size_t l = 0; l < arch->n_layers; l++) {
+        const sp_layer *layer = &model->layers[l];
+        cost->narrow_weights = weights_of(&layer->o) + ffn_weights(layer); /* the last one's stays */
+        cost->layer_weights +=
+            cost->narrow_weights + weights_of(&layer->q) + weights_of(&layer->k) + weights_of(&layer->v);
+    }
+    cost->key_flops = 4.0 * width_q * n_layers;
+    cost->vector_bytes =
+        4.0 * n_layers * (2.0 * (double)arch->d_model + 2.0 * (double)arch->d_ffn + width_q + 2.0 * width_kv);
+    cost->logit_bytes = 4.0 * (double)arch->n_vocab;
+    cost->n_calls = CALLS_LAYER * n_layers;
+    for (size_t i = 0; i < SP_COST_BUCKETS; i++) cost->scale[i] = 1;
+}
+
+size_t sp_cost_bucket(size_t n_tokens) {
+    size_t bucket = 0;
+    while (bucket + 1 < SP_COST_BUCKETS && n_tokens >= (size_t)2 << bucket) bucket++;
+    return bucket;
+}
+
+double sp_cost_plain_seconds(const sp_cost *cost, const sp_pass_load *load) {
+    const sp_rates *r = &cost->rates;
+    double n_tokens = (double)load->n_tokens, n_logits = (double)load->n_logits;
+    double weight_s = sp_rates_weight_seconds(r, n_tokens), seconds = cost->n_calls * r->call_s;
+    seconds += (cost->layer_weights - cost->narrow_weights) * weight_s;
+    if (n_logits > 0)
+        seconds += cost->narrow_weights * sp_rates_weight_seconds(r, n_logits < n_tokens ? n_logits : n_tokens) +
+                   cost->head_weights * sp_rates_weight_seconds(r, n_logits) +
+                   n_logits * cost->logit_bytes / r->vector_bps;
+    seconds += cost->key_flops * (load->decode_keys / r->decode_flops + load->prefill_keys / r->prefill_flops);
+    return seconds + n_tokens * cost->vector_bytes / r->vector_bps;
+}
+
+double sp_cost_compute_seconds(const sp_cost *cost, const sp_pass_load *load) {
+    return sp_cost_plain_seconds(cost, load) * cost->scale[sp_cost_bucket(load->n_tokens)];
+}
+
+double sp_cost_pass_seconds(const sp_cost *cost, const sp_pass_load *load, double read_seconds) {
+    double compute_s = sp_cost_compute_seconds(cost, load);
+    return read_seconds > compute_s ? read_seconds + unhidden * compute_s : compute_s + unhidden * read_seconds;
+}
+
+/* ---- corrections ---- */
+
+void sp_cost_see(sp_cost_seen *seen, const sp_cost *cost, const sp_pass_load *load, double actual_s) {
+    size_t b = sp_cost_bucket(load->n_tokens);
+    if (seen->n_passes[b] >= fade_passes) {
+        double keep = (fade_passes - 1) / seen->n_passes[b];
+        seen->n_passes[b] *= keep, seen->plain_s[b] *= keep, seen->actual_s[b] *= keep;
+    }
+    seen->n_passes[b]++;
+    seen->plain_s[b] += sp_cost_plain_seconds(cost, load);
+    seen->actual_s[b] += actual_s;
+}
+
+void sp_cost_correct(sp_cost *cost, const sp_cost_seen *seen) {
+    double plain_s = 0, actual_s = 0;
+    for (size_t b = 0; b < SP_COST_BUCKETS; b++) plain_s += seen->plain_s[b], actual_s += seen->actual_s[b];
+    if (plain_s <= 0 || actual_s <= 0) return;
+    double all = actual_s / plain_s;
+    for (size_t b = 0; b < SP_COST_BUCKETS; b++) {
+        double n = seen->n_passes[b], own = seen->plain_s[b] > 0 ? seen->actual_s[b] / seen->plain_s[b] : all;
+        cost->scale[b] = (n * own + own_passes * all) / (n + own_passes);
+    }
+}
+
+bool sp_cost_is_seen(const sp_cost_seen *seen) {
+    double n = 0;
+    for (size_t b = 0; b < SP_COST_BUCKETS; b++) n += seen->n_passes[b];
+    return n >= enough_passes;
+}

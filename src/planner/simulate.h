@@ -1,0 +1,53 @@
+/* The schedule of a job without its weights: passes as jobs/batch.c makes them (rows join while there are places and
+ * pages, decode goes first, then prefill up to the pass's tokens, the newest row gives way when pages run out), timed
+ * by planner/cost.h. Pure: same job, same answer.
+ *
+ * Runs of passes that differ only in their rows' lengths are one step, so 10,000 rows take milliseconds. A simulator
+ * holds scratch memory alone and may be used again; not thread-safe. */
+#ifndef SPILL_PLANNER_SIMULATE_H
+#define SPILL_PLANNER_SIMULATE_H
+
+#include "planner/cost.h"
+
+typedef struct {
+    size_t n_tokens; /* prompt, and what it has generated so far */
+    size_t n_cached; /* of them in its pages; 0 unless it runs */
+    size_t n_left;   /* tokens it will generate yet, at least 1 */
+} sp_sim_row;
+
+typedef struct {
+    const sp_sim_row *running; /* [n_running], the newest last */
+    size_t n_running;
+    const sp_sim_row *queued; /* [n_queued] in order */
+    size_t n_queued;
+    const sp_sim_row *like; /* [n_like] rows that the n_more after them repeat in turn */
+    size_t n_like, n_more;
+    size_t rows, kv_pages, pass_tokens; /* as in the plan */
+    double streamed_bytes, layer_bytes; /* read in every pass; of a layer */
+    double logits_bytes;                /* of streamed_bytes, what a pass without logits leaves out */
+    double page_bytes;                  /* of KV; with the three below: pages that are no longer needed pin layers */
+    size_t n_unpinned_layers;
+    double read_bps;     /* of the drives, 0: nothing is read */
+    double first_read_s; /* the drive's part of the first pass, in which all weights are read; 0: as of any other */
+} sp_sim_job;
+
+typedef struct {
+    double seconds;
+    double n_passes, n_prefill, n_decode; /* passes; tokens of them */
+} sp_sim_result;
+
+typedef struct sp_simulator sp_simulator;
+
+sp_simulator *sp_simulator_new(size_t rows_max);
+void sp_simulator_free(sp_simulator *simulator); /* NULL is fine */
+
+/* Simulates at most max_rows rows from the queue; what is more goes on at the rate of the later half of them. Gives up
+ * when `stop_seconds` have passed in the simulation (0: never): then seconds is at least that. */
+sp_sim_result sp_simulate(sp_simulator *simulator, const sp_cost *cost, const sp_sim_job *job, size_t max_rows,
+                          double stop_seconds);
+
+/* Layers that can stay in memory, beyond those of the plan, when only n_pages of KV may still be needed. Shared with
+ * the batch loop. */
+size_t sp_sim_freed_layers(const sp_sim_job *job, size_t n_pages);
+
+#endif
