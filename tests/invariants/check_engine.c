@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "kernels/ops.h"
 #include "rig.h"
@@ -269,11 +271,30 @@ static void check_directory(const char *directory) {
     if (n >= 0) free(entries);
 }
 
+/* A sharded model with a shard on another drive, where there is one. */
+static void check_two_drives(void) {
+    char command[800], directory[] = "/tmp/spill-drives-XXXXXX", other[] = "/dev/shm/spill-drives-XXXXXX";
+    struct stat a, b;
+    if (!mkdtemp(directory)) return;
+    bool has_other = mkdtemp(other) != NULL;
+    if (!has_other || stat(directory, &a) != 0 || stat(other, &b) != 0 || a.st_dev == b.st_dev) {
+        printf("skipped: shards on two drives, /tmp and /dev/shm are not two\n");
+    } else {
+        snprintf(command, sizeof command,
+                 "cp tests/fixtures/families/sharded-llama3/* %s && mv %s/model-00002* %s && ln -s %s/model-00002* %s",
+                 directory, directory, other, other, directory);
+        if (system(command) == 0) check_both_modes(directory);
+    }
+    snprintf(command, sizeof command, "rm -r %s %s", directory, has_other ? other : "");
+    if (system(command) != 0) printf("%s is left behind\n", directory);
+}
+
 int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) check_both_modes(argv[i]);
     if (argc == 1) {
         check_directory("tests/fixtures/families");
         check_directory("tests/fixtures/gguf");
+        check_two_drives();
     }
     report(atomic_load(&n_allocations) == 0, "all models", SP_MODE_BF16, "no allocation in a pass",
            "allocations were made");

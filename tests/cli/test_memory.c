@@ -1,0 +1,173 @@
+/* Memory: whatever is asked of spill, its resident set stays inside --memory, and inside what the plan says beside the
+ * program itself; a cgroup that grants hardly more than the budget does not kill it. Random shapes, budgets and rows
+ * from a fixed seed, on models with random weights. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "program.h"
+#include "util/rng.h"
+
+/* PROGRAM_BYTES: the program, its libraries, tokenizer and rows' text; far less than the plan's allowance for them. */
+enum { N_MODELS = 6, N_PLANS = 100, N_ROWS = 8, PROGRAM_BYTES = 24 << 20 };
+
+static uint32_t n_drawn;
+
+static uint32_t draw(uint32_t low, uint32_t high) {
+    return low + sp_rng_philox(4, n_drawn++, 0).v[0] % (high - low + 1);
+}
+
+/* ---- models and rows ---- */
+
+static void make_model(int i_model, unsigned n_layers, unsigned hidden, unsigned ffn, unsigned vocab) {
+    static const char *const families[] = {"llama", "mistral", "qwen2", "qwen3"};
+    static const char *const formats[] = {"BF16", "BF16", "F16", "F32"};
+    char command[500];
+    snprintf(command, sizeof command,
+             "$SPILL_MAKE_MODEL %s/m%d --family %s --dtype %s --layers %u --hidden %u --heads %u --kv-heads %u "
+             "--head-dim 64 --ffn %u --vocab %u %s >&2",
+             scratch_dir(), i_model, families[i_model % 4], formats[draw(0, 3)], n_layers, hidden, hidden / 64,
+             hidden / 128, ffn, vocab, i_model % 2 ? "--tied" : "");
+    program_run run = run_shell(command, NULL);
+    if (run.status != 0) fail_msg("%s: %s", command, run.err);
+    program_run_free(&run);
+}
+
+static void make_rows(void) {
+    static char text[1 << 16];
+    size_t used = 0;
+    for (int i = 0; i < N_ROWS; i++) {
+        used += (size_t)sprintf(
+            text + used,
+            "{\"custom_id\":\"r%d\",\"body\":{\"max_tokens\":%u,\"messages\":[{\"role\":\"user\",\"content\":\"", i,
+            draw(1, 12));
+        for (uint32_t n = draw(1, 500); n > 0; n--) text[used++] = (char)('a' + n % 26);
+        used += (size_t)sprintf(text + used, "\"}]}}\n");
+    }
+    scratch_file("rows.jsonl", text);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    for (int i = 0; i < N_MODELS; i++) make_model(i, draw(2, 10), 128 * draw(1, 4), 64 * draw(4, 20), draw(300, 9000));
+    make_rows();
+    return 0;
+}
+
+/* ---- what a run says ---- */
+
+static json_t *event_of(const program_run *run, const char *name) {
+    char *text = strdup(run->err), *at = text;
+    json_t *found = NULL;
+    for (char *line; !found && (line = strsep(&at, "\n"));) {
+        json_t *object = json_loads(line, 0, NULL);
+        const char *event = json_string_value(json_object_get(object, "event"));
+        if (event && strcmp(event, name) == 0) found = json_incref(object);
+        json_decref(object);
+    }
+    free(text);
+    return found;
+}
+
+static long long number(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value)) fail_msg("no %s", key);
+    return json_integer_value(value);
+}
+
+/* The budget that the message of a smaller one asks for, in MB. */
+static unsigned least_memory(const char *options) {
+    char args[400];
+    snprintf(args, sizeof args, "run --memory 1M %s %s/rows.jsonl -o -", options, scratch_dir());
+    program_run run = run_spill(args, NULL);
+    const char *at = strstr(run.err, "(--memory ");
+    unsigned megabytes = 0;
+    if (!at || sscanf(at, "(--memory %uM", &megabytes) != 1) fail_msg("%s: no budget in: %s", args, run.err);
+    program_run_free(&run);
+    return megabytes;
+}
+
+static void check_run(const program_run *run, const char *what, unsigned megabytes) {
+    /* 3: a row may be too long for the least of budgets */
+    if (run->status != 0 && run->status != 3) fail_msg("%s: status %d, %s", what, run->status, run->err);
+    json_t *plan = event_of(run, "plan"), *done = event_of(run, "done");
+    assert_true(plan && done);
+    long long peak = number(done, "peak_rss_bytes");
+    long long planned = number(plan, "ring_bytes") + number(plan, "pinned_bytes") + number(plan, "activation_bytes") +
+                        number(plan, "kv_bytes");
+    if (peak > (long long)megabytes << 20) fail_msg("%s: peak %lld, budget %uM", what, peak, megabytes);
+    if (peak > planned + PROGRAM_BYTES) fail_msg("%s: peak %lld, %lld planned", what, peak, planned);
+    json_decref(plan);
+    json_decref(done);
+}
+
+static void no_plan_is_exceeded(void **state) {
+    (void)state;
+    static const char *const placements[] = {"auto", "stream", "stream"};
+    for (int i = 0; i < N_PLANS; i++) {
+        char options[200], args[500];
+        snprintf(options, sizeof options, "--json --placement %s --rows %u --threads 2 %s/m%u", placements[draw(0, 2)],
+                 draw(1, N_ROWS), scratch_dir(), draw(0, N_MODELS - 1));
+        unsigned megabytes = least_memory(options) + draw(0, 1) * draw(0, 100);
+        snprintf(args, sizeof args, "run --memory %uM %s %s/rows.jsonl -o -", megabytes, options, scratch_dir());
+        program_run run = run_spill(args, NULL);
+        check_run(&run, args, megabytes);
+        program_run_free(&run);
+    }
+}
+
+/* ---- a real limit ---- */
+
+/* A new cgroup with this limit, by its path; NULL where none can be made. */
+static const char *make_cgroup(unsigned long long limit_bytes) {
+    static char path[100];
+    static const struct {
+        const char *parent, *limit_file;
+    } kinds[] = {{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}};
+    for (size_t i = 0; i < 2; i++) {
+        char file[200];
+        snprintf(path, sizeof path, "%s/spill-test-%d", kinds[i].parent, (int)getpid());
+        if (mkdir(path, 0700) != 0) continue;
+        snprintf(file, sizeof file, "%s/%s", path, kinds[i].limit_file);
+        FILE *limit = fopen(file, "r+");
+        int written = limit ? fprintf(limit, "%llu\n", limit_bytes) : -1;
+        if (limit && fclose(limit) == 0 && written > 0) return path;
+        rmdir(path);
+    }
+    return NULL;
+}
+
+static void a_cgroup_kills_nothing(void **state) {
+    (void)state;
+    make_model(N_MODELS, 16, 1024, 2816, 8192);
+    char options[200], command[800];
+    snprintf(options, sizeof options, "--json --placement stream --threads 2 %s/m%d", scratch_dir(), N_MODELS);
+    unsigned megabytes = least_memory(options) + 40;
+    const char *cgroup = make_cgroup((unsigned long long)megabytes * 105 / 100 << 20);
+    if (!cgroup) {
+        print_message("no cgroup can be made here\n");
+        skip();
+    }
+    snprintf(command, sizeof command, "echo $$ >%s/cgroup.procs && exec $SPILL run --memory %uM %s %s/rows.jsonl -o -",
+             cgroup, megabytes, options, scratch_dir());
+    program_run run = run_shell(command, NULL);
+    rmdir(cgroup);
+    check_run(&run, command, megabytes);
+    program_run_free(&run);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_plan_is_exceeded),
+        cmocka_unit_test(a_cgroup_kills_nothing),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
