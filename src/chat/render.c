@@ -36,7 +36,7 @@ void sp_render_charge(sp_render *r, size_t n_elems) {
         return;
     }
     r->n_steps = 0;
-    if (sp_clock_ns() > r->deadline_ns) sp_render_fail(r, "takes more time than a rendering may");
+    if (sp_clock_cpu_ns() > r->limit_cpu_ns) sp_render_fail(r, "takes more time than a rendering may");
 }
 
 void sp_render_enter(sp_render *r) {
@@ -108,7 +108,7 @@ bool sp_template_render(const sp_template *tpl, const sp_render_options *options
     r->heap_before = before;
     r->now_s = options->now_s;
     r->limit_bytes = options->memory_bytes ? options->memory_bytes : DEFAULT_MEMORY_BYTES;
-    r->deadline_ns = sp_clock_ns() + (options->time_ns ? options->time_ns : DEFAULT_TIME_NS);
+    r->limit_cpu_ns = sp_clock_cpu_ns() + (options->time_ns ? options->time_ns : DEFAULT_TIME_NS);
     r->mark_user = options->user_text != NULL;
     sp_sink sink = {.r = r, .heap = out};
     bool ok = run(r, options, &sink);

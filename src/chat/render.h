@@ -40,10 +40,10 @@ struct sp_render {
     size_t limit_bytes;
     sp_buf *heap; /* the output, and how many bytes it held before */
     size_t heap_before;
-    uint64_t deadline_ns;
-    uint32_t n_steps; /* charged since the clock was last looked at */
-    int depth;        /* of sp_render_enter */
-    int line;         /* of the template, for messages */
+    uint64_t limit_cpu_ns; /* processor time of this thread at which the rendering has taken too long */
+    uint32_t n_steps;      /* charged since the clock was last looked at */
+    int depth;             /* of sp_render_enter */
+    int line;              /* of the template, for messages */
     int64_t now_s;
     sp_value *globals; /* [tpl->n_names] what a name means outside every scope */
     sp_scope *scope;

@@ -39,7 +39,7 @@ typedef struct {
     const json_t *globals; /* object of the variables that are the model's own (bos_token); borrowed, may be NULL */
     const json_t *user_globals; /* the same of those a user wrote (messages, tools); these win over globals */
     int64_t now_s;              /* what strftime_now sees: civil seconds since 1970; 0: the local time of the machine */
-    uint64_t time_ns;           /* 0: one second */
+    uint64_t time_ns;           /* of processor, so that a busy machine changes no result; 0: one second */
     size_t memory_bytes;        /* 0: 64 MiB; everything the rendering allocates, its output included */
     sp_chat_spans *user_text;   /* if not NULL: replaced by the ranges of the output that come from user_globals */
 } sp_render_options;

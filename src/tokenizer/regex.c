@@ -13,10 +13,10 @@
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "tokenizer/unicode.h"
 #include "util/buf.h"
+#include "util/clock.h"
 #include "util/size.h"
 
 enum {
@@ -228,12 +228,6 @@ void sp_regex_free(sp_regex *r) {
 
 /* ---- matching ---- */
 
-static uint64_t thread_cpu_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 sp_matcher *sp_matcher_new(size_t n_bytes, sp_error *err) {
     sp_matcher *m = calloc(1, sizeof *m);
     if (m) m->data = pcre2_match_data_create(1, NULL);
@@ -246,7 +240,7 @@ sp_matcher *sp_matcher_new(size_t n_bytes, sp_error *err) {
     /* The interpreter counts each step back of a run against the limit, so it grows with the text. */
     pcre2_set_match_limit(m->context, (uint32_t)sp_min_size(10000000 + 8 * n_bytes, UINT32_MAX));
     pcre2_set_heap_limit(m->context, HEAP_LIMIT_KB);
-    m->limit_ns = thread_cpu_ns() + 1000000000u + (uint64_t)n_bytes * NS_PER_BYTE;
+    m->limit_ns = sp_clock_cpu_ns() + 1000000000u + (uint64_t)n_bytes * NS_PER_BYTE;
     return m;
 }
 
@@ -260,7 +254,7 @@ void sp_matcher_free(sp_matcher *m) {
 
 static bool in_time(sp_matcher *m, sp_error *err) {
     m->n_unchecked = 0;
-    if (thread_cpu_ns() <= m->limit_ns) return true;
+    if (sp_clock_cpu_ns() <= m->limit_ns) return true;
     return sp_fail(err, SP_ERR_INPUT, "a regular expression of the tokenizer takes too long on this text");
 }
 

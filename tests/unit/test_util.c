@@ -1,4 +1,4 @@
-/* util: errors, buffers, arena, sizes, UTF-8, JSON numbers. */
+/* util: errors, buffers, arena, sizes, UTF-8, JSON, numbers for people. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,6 +58,10 @@ static void test_arena(void **state) {
     sp_arena arena = {0};
     char *small = sp_arena_text(&arena, "abc", 3);
     char *big = sp_arena_alloc(&arena, 1 << 20);
+    char long_text[100000];
+    memset(long_text, 'y', sizeof long_text - 1);
+    long_text[sizeof long_text - 1] = '\0';
+    assert_int_equal(strlen(sp_arena_printf(&arena, "%s/%d", long_text, 42)), sizeof long_text + 2);
     assert_string_equal(small, "abc");
     assert_true((uintptr_t)big % 16 == 0 && big[0] == 0 && big[(1 << 20) - 1] == 0);
     sp_arena_deinit(&arena);
@@ -97,6 +101,57 @@ static void test_utf8_lossy(void **state) {
         assert_string_equal(out.data, cases[i].text);
         sp_buf_deinit(&out);
     }
+}
+
+static void test_utf8_steps(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t n_bytes, step;
+        bool valid;
+    } cases[] = {
+        {"", 0, 0, false},
+        {"a", 1, 1, true},
+        {"\xc3\xa9z", 3, 2, true},
+        {"\xf0\x9f\x98\x80", 4, 4, true},
+        {"\xe2\x82", 2, 0, false},         /* may still become a character */
+        {"\xe2\x82z", 3, 2, false},        /* cannot: two bytes are one bad run */
+        {"\x80", 1, 1, false},             /* continues nothing */
+        {"\xf4\x90\x80\x80", 4, 1, false}, /* past U+10FFFF */
+        {"\xed\xa0\x80", 3, 1, false},     /* a surrogate */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bool valid = !cases[i].valid;
+        assert_int_equal(sp_utf8_step(cases[i].bytes, cases[i].n_bytes, &valid), cases[i].step);
+        assert_int_equal(valid, cases[i].valid);
+    }
+    assert_int_equal(sp_utf8_valid_bytes("0123456789\xc3\xa9\xe2\x82", 14), 12);
+    assert_int_equal(sp_utf8_valid_bytes("0123456\xff", 8), 7);
+    assert_int_equal(sp_utf8_valid_bytes("01234567\xc3\xa9", 10), 10);
+}
+
+static void test_json_in_messages(void **state) {
+    (void)state;
+    char shown[24];
+    assert_string_equal(sp_json_shown(NULL, shown, sizeof shown), "absent");
+    json_t *value = json_pack("[i,s,{s:n}]", 5, "\xc3\xa9\x1b", "k");
+    assert_string_equal(sp_json_shown(value, shown, sizeof shown), "[5, \"\xc3\xa9\\u001B\", {\"k\"...");
+    json_decref(value);
+    char text[300];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    value = json_string(text);
+    assert_string_equal(sp_json_shown(value, shown, sizeof shown), "\"xxxxxxxxxxxxxxxxxxx...");
+    json_decref(value);
+}
+
+static void test_json_lists(void **state) {
+    (void)state;
+    sp_buf out = {0};
+    assert_true(sp_json_int32s(&out, NULL, 0));
+    assert_true(sp_json_int32s(&out, (const int32_t[]){7, -1, INT32_MAX}, 3));
+    assert_string_equal(out.data, "[][7,-1,2147483647]");
+    sp_buf_deinit(&out);
 }
 
 static void test_json_numbers(void **state) {
@@ -179,6 +234,9 @@ int main(void) {
         cmocka_unit_test(test_arena),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_utf8_lossy),
+        cmocka_unit_test(test_utf8_steps),
+        cmocka_unit_test(test_json_in_messages),
+        cmocka_unit_test(test_json_lists),
         cmocka_unit_test(test_json_numbers),
         cmocka_unit_test(test_json_quote),
         cmocka_unit_test(test_numbers_for_people),
