@@ -185,46 +185,87 @@ static void metaspace(sp_detok *d, size_t i_dec, const char *text, size_t n_byte
     sp_buf_deinit(&out);
 }
 
+static void fuse(sp_detok *d, size_t i_dec, const char *text, size_t n_bytes) {
+    if (n_bytes) pass(d, i_dec, text, n_bytes);
+}
+
+static void join(sp_detok *d, size_t i_dec, const char *text, size_t n_bytes) {
+    if (d->stages[i_dec].started) pass(d, i_dec, " ", 1);
+    pass(d, i_dec, text, n_bytes);
+}
+
+/* ---- what is held at the end ---- */
+
+static void finish_characters(sp_detok *d, size_t i_dec) { pass_characters(d, i_dec, true); }
+
+static void finish_held(sp_detok *d, size_t i_dec) {
+    const sp_buf *held = &d->stages[i_dec].held;
+    if (held->n_bytes) pass(d, i_dec, held->data, held->n_bytes);
+}
+
+/* ---- one token by itself ---- */
+
+static void byte_level_one(const sp_dec *dec, const sp_buf *in, sp_buf *out, bool *is_bytes) {
+    (void)dec;
+    *is_bytes = true;
+    if (!sp_bytes_of_text(in->data, in->n_bytes, out)) sp_buf_add(out, in->data, in->n_bytes);
+}
+
+static void byte_fallback_one(const sp_dec *dec, const sp_buf *in, sp_buf *out, bool *is_bytes) {
+    (void)dec;
+    int byte = byte_token(in->data, in->n_bytes);
+    *is_bytes = byte >= 0;
+    if (byte >= 0)
+        sp_buf_char(out, (char)byte);
+    else
+        sp_buf_add(out, in->data, in->n_bytes);
+}
+
+static void replace_one(const sp_dec *dec, const sp_buf *in, sp_buf *out, bool *is_bytes) {
+    (void)is_bytes;
+    replace_in(dec, in->data, in->n_bytes, true, out);
+}
+
+static void metaspace_one(const sp_dec *dec, const sp_buf *in, sp_buf *out, bool *is_bytes) {
+    (void)is_bytes;
+    sp_dec rule = *dec;
+    rule.content = " ";
+    rule.content_bytes = 1;
+    replace_in(&rule, in->data, in->n_bytes, true, out);
+}
+
+/* The kinds of stage. finish hands on what is held when the text is over (NULL: nothing is held, or it falls away).
+ * one appends what the stage makes of a single token and sets *is_bytes when that is bytes and no longer text
+ * (NULL: the token as it is). */
+static const struct {
+    void (*push)(sp_detok *d, size_t i_dec, const char *text, size_t n_bytes);
+    void (*finish)(sp_detok *d, size_t i_dec);
+    void (*one)(const sp_dec *dec, const sp_buf *in, sp_buf *out, bool *is_bytes);
+} kinds[] = {
+    [SP_DEC_BYTE_LEVEL] = {byte_level, finish_characters, byte_level_one},
+    [SP_DEC_BYTE_FALLBACK] = {byte_fallback, pass_byte_run, byte_fallback_one},
+    [SP_DEC_REPLACE] = {replace, finish_held, replace_one},
+    [SP_DEC_FUSE] = {fuse, NULL, NULL},
+    [SP_DEC_STRIP] = {strip, NULL, NULL},
+    [SP_DEC_METASPACE] = {metaspace, NULL, metaspace_one},
+    [SP_DEC_JOIN] = {join, NULL, NULL},
+};
+
 static void push_piece(sp_detok *d, size_t i_dec, const char *text, size_t n_bytes) {
     if (i_dec == d->t->n_decs) {
         if (d->out && !sp_buf_add(d->out, text, n_bytes)) d->ok = false;
         return;
     }
-    switch (d->t->decs[i_dec].kind) {
-        case SP_DEC_BYTE_LEVEL:
-            byte_level(d, i_dec, text, n_bytes);
-            break;
-        case SP_DEC_BYTE_FALLBACK:
-            byte_fallback(d, i_dec, text, n_bytes);
-            break;
-        case SP_DEC_REPLACE:
-            replace(d, i_dec, text, n_bytes);
-            break;
-        case SP_DEC_FUSE:
-            if (n_bytes) pass(d, i_dec, text, n_bytes);
-            break;
-        case SP_DEC_STRIP:
-            strip(d, i_dec, text, n_bytes);
-            break;
-        case SP_DEC_METASPACE:
-            metaspace(d, i_dec, text, n_bytes);
-            break;
-        case SP_DEC_JOIN:
-            if (d->stages[i_dec].started) pass(d, i_dec, " ", 1);
-            pass(d, i_dec, text, n_bytes);
-            break;
-    }
+    kinds[d->t->decs[i_dec].kind].push(d, i_dec, text, n_bytes);
     d->stages[i_dec].started = true;
 }
 
 /* Stage by stage, what is held goes on to the later ones. */
 static void flush(sp_detok *d) {
     for (size_t i = 0; i < d->t->n_decs; i++) {
-        const sp_dec *dec = &d->t->decs[i];
+        void (*finish)(sp_detok *, size_t) = kinds[d->t->decs[i].kind].finish;
+        if (finish) finish(d, i);
         sp_buf *held = &d->stages[i].held;
-        if (dec->kind == SP_DEC_BYTE_LEVEL) pass_characters(d, i, true);
-        if (dec->kind == SP_DEC_BYTE_FALLBACK) pass_byte_run(d, i);
-        if (dec->kind == SP_DEC_REPLACE && held->n_bytes) pass(d, i, held->data, held->n_bytes);
         sp_buf_clear(held);
         d->stages[i] = (stage){.held = *held};
     }
@@ -287,37 +328,11 @@ void sp_detok_free(sp_detok *d) {
 
 /* ---- the bytes of single tokens ---- */
 
-/* One stage on one token by itself. *is_bytes when what it gives is bytes and no longer text. */
 static void stage_on_token(const sp_dec *dec, const sp_buf *in, sp_buf *out, bool *is_bytes) {
-    sp_dec rule = *dec;
-    int byte = -1;
-    switch (dec->kind) {
-        case SP_DEC_BYTE_LEVEL:
-            *is_bytes = true;
-            if (!sp_bytes_of_text(in->data, in->n_bytes, out)) sp_buf_add(out, in->data, in->n_bytes);
-            break;
-        case SP_DEC_BYTE_FALLBACK:
-            byte = byte_token(in->data, in->n_bytes);
-            *is_bytes = byte >= 0;
-            if (byte >= 0)
-                sp_buf_char(out, (char)byte);
-            else
-                sp_buf_add(out, in->data, in->n_bytes);
-            break;
-        case SP_DEC_METASPACE:
-            rule.content = " ";
-            rule.content_bytes = 1;
-            replace_in(&rule, in->data, in->n_bytes, true, out);
-            break;
-        case SP_DEC_REPLACE:
-            replace_in(&rule, in->data, in->n_bytes, true, out);
-            break;
-        case SP_DEC_FUSE:
-        case SP_DEC_STRIP:
-        case SP_DEC_JOIN:
-            sp_buf_add(out, in->data, in->n_bytes);
-            break;
-    }
+    if (kinds[dec->kind].one)
+        kinds[dec->kind].one(dec, in, out, is_bytes);
+    else
+        sp_buf_add(out, in->data, in->n_bytes);
 }
 
 /* Appends what one token contributes: the stages that look at single tokens. now and next are scratch. */

@@ -184,6 +184,7 @@ static void test_gguf_fixtures(void **state) {
         sp_string chat;
         bool found = false;
         assert_true(sp_gguf_get_template(m->gguf, NULL, &chat, &found, &err));
+        assert_true(found && chat.n_bytes > 0);
         sp_model_close(m);
     }
 }
