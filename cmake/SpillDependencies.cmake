@@ -1,5 +1,5 @@
 # Libraries from the distribution, never vendored; tools/setup.sh has their Debian names. cmocka is for the tests
-# alone; without liburing files are read by threads.
+# alone; without liburing files are read by threads, without zlib or libzstd packed inputs are refused.
 find_package(Threads REQUIRED)
 if(SPILL_KERNELS_ONLY)
   return()
@@ -10,6 +10,8 @@ pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8>=10.36)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc>=2.5)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash>=0.8)
 pkg_check_modules(LIBURING IMPORTED_TARGET liburing>=2.0)
+pkg_check_modules(ZLIB IMPORTED_TARGET zlib>=1.2.11)
+pkg_check_modules(ZSTD IMPORTED_TARGET libzstd>=1.4)
 if(SPILL_TESTS)
   pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka>=1.1)
 endif()

@@ -4,7 +4,7 @@
 set -eu
 
 build="gcc libc6-dev cmake make ninja-build pkg-config libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev
-    liburing-dev"
+    liburing-dev zlib1g-dev libzstd-dev"
 tests="$build libcmocka-dev xz-utils tar"
 ci="$tests clang clang-format clang-tidy libclang-rt-dev qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross python3 git"
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "jobs/unpack.h"
 #include "util/size.h"
 
 enum { READ_BYTES = 128 * 1024, KEPT_BYTES = 64, POLL_MS = 100 };
@@ -28,7 +29,8 @@ struct sp_input {
     size_t i_line;
     uint64_t n_read;
     bool at_end;
-    bool is_regular; /* never waits */
+    bool is_regular;   /* never waits */
+    sp_unpack *unpack; /* NULL: it is as it lies there */
     bool (*should_stop)(void *ctx);
     void *ctx;
     XXH3_state_t *hash;
@@ -41,6 +43,30 @@ static bool check_kind(const char *path, int fd, const struct stat *st, sp_error
     if (S_ISBLK(st->st_mode)) found = "a device";
     if (S_ISCHR(st->st_mode) && !isatty(fd) && st->st_rdev != makedev(1, 3)) found = "a device";
     return !found || sp_fail(err, SP_ERR_INPUT, "%s: %s found, a file of JSON lines wanted", path, found);
+}
+
+/* Returns when a read would not wait: there are bytes, or the other side is gone. False when told to stop. */
+static bool wait_readable(const sp_input *input, sp_error *err) {
+    if (input->is_regular) return true;
+    struct pollfd wait = {.fd = input->fd, .events = POLLIN};
+    for (;;) {
+        if (input->should_stop && input->should_stop(input->ctx))
+            return sp_fail(err, SP_ERR_CANCEL, "%s: stopped while waiting for line %zu", input->path,
+                           input->i_line + 1);
+        if (poll(&wait, 1, POLL_MS) > 0) return true;
+    }
+}
+
+/* Bytes as they lie there; a packed input's source. */
+static ssize_t read_raw(void *ctx, void *to, size_t n_bytes, sp_error *err) {
+    sp_input *input = ctx;
+    for (;;) {
+        if (!wait_readable(input, err)) return -1;
+        ssize_t got = read(input->fd, to, n_bytes);
+        if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        if (got < 0) sp_fail_errno(err, "%s: reading line %zu", input->path, input->i_line + 1);
+        return got;
+    }
 }
 
 sp_input *sp_input_open(const char *path, sp_error *err) {
@@ -68,24 +94,16 @@ sp_input *sp_input_open(const char *path, sp_error *err) {
     input->room = READ_BYTES;
     SP_CHECK(input->path && input->hash && input->window);
     XXH3_128bits_reset(input->hash);
-    return input;
+    if (is_sample || is_stdin || !sp_unpack_is_packed(path)) return input;
+    input->unpack = sp_unpack_new(path, read_raw, input, err);
+    if (input->unpack) return input;
+    sp_input_close(input);
+    return NULL;
 }
 
 void sp_input_stop_when(sp_input *input, bool (*should_stop)(void *ctx), void *ctx) {
     input->should_stop = should_stop;
     input->ctx = ctx;
-}
-
-/* Returns when a read would not wait: there are bytes, or the other side is gone. False when told to stop. */
-static bool wait_readable(const sp_input *input, sp_error *err) {
-    if (input->is_regular) return true;
-    struct pollfd wait = {.fd = input->fd, .events = POLLIN};
-    for (;;) {
-        if (input->should_stop && input->should_stop(input->ctx))
-            return sp_fail(err, SP_ERR_CANCEL, "%s: stopped while waiting for line %zu", input->path,
-                           input->i_line + 1);
-        if (poll(&wait, 1, POLL_MS) > 0) return true;
-    }
 }
 
 static void digest(const sp_input *input, char *text) {
@@ -137,20 +155,15 @@ static int fill(sp_input *input, sp_error *err) {
         input->window = window;
         input->room = room;
     }
-    for (;;) {
-        if (!wait_readable(input, err)) return -1;
-        ssize_t got = read(input->fd, input->window + input->filled, input->room - input->filled);
-        if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-        if (got < 0) {
-            sp_fail_errno(err, "%s: reading line %zu", input->path, input->i_line + 1);
-            return -1;
-        }
-        bool is_short = got == 0 && sp_input_is_expecting(input);
-        if (is_short && !is_other(input, err)) return -1;
-        if (!absorb(input, input->window + input->filled, (size_t)got, err)) return -1;
-        input->filled += (size_t)got;
-        return got > 0;
-    }
+    char *to = input->window + input->filled;
+    size_t n_bytes = input->room - input->filled;
+    ssize_t got = input->unpack ? sp_unpack_read(input->unpack, to, n_bytes, err) : read_raw(input, to, n_bytes, err);
+    if (got < 0) return -1;
+    bool is_short = got == 0 && sp_input_is_expecting(input);
+    if (is_short && !is_other(input, err)) return -1;
+    if (!absorb(input, to, (size_t)got, err)) return -1;
+    input->filled += (size_t)got;
+    return got > 0;
 }
 
 static bool is_blank(const char *text, size_t n_bytes) {
@@ -226,6 +239,7 @@ void sp_input_close(sp_input *input) {
     if (!input) return;
     if (input->fd >= 0) close(input->fd);
     XXH3_freeState(input->hash);
+    sp_unpack_free(input->unpack);
     free(input->window);
     free(input->path);
     free(input);

@@ -1,5 +1,5 @@
-/* Input lines: a JSONL file, standard input ("-") or the built-in set ("sample"), one line at a time, in constant
- * memory.
+/* Input lines: a JSONL file (packed if its name ends in .gz or .zst), standard input ("-") or the built-in set
+ * ("sample"), one line at a time, in constant memory.
  *
  * Lines end in LF or CRLF, a byte-order mark at the start is passed over, blank lines count as lines but are not given
  * out. Not thread-safe. */

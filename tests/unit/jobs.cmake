@@ -2,3 +2,7 @@ spill_test(test_request LABEL unit SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/test_r
 spill_test(test_input LABEL unit SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/test_input.c DEPS jobs LIBS PkgConfig::CMOCKA)
 spill_test(test_util LABEL unit SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/test_util.c DEPS util LIBS PkgConfig::CMOCKA)
 spill_test(test_pool LABEL unit SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/test_pool.c DEPS util LIBS PkgConfig::CMOCKA)
+if(ZLIB_FOUND AND ZSTD_FOUND)
+  target_compile_definitions(test_input PRIVATE SP_TEST_PACKED=1)
+  target_link_libraries(test_input PRIVATE PkgConfig::ZLIB PkgConfig::ZSTD)
+endif()

@@ -1,0 +1,258 @@
+/* Jobs that go on: stopped, killed, torn, refused when something changed; what other terminals see of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "program.h"
+
+#define MODEL "models/fields"
+#define RUN "\"$SPILL\" run --quiet "
+
+/* Runs a command in a shell, with $D the scratch directory; the exit status must be as wanted. */
+static char *shell(int want_status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static char *shell(int want_status, const char *format, ...) {
+    char command[4000] = "D=$SPILL_HOME; ";
+    size_t used = strlen(command);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(command + used, sizeof command - used, format, args);
+    va_end(args);
+    program_run run = run_shell(command, NULL);
+    if (run.status != want_status)
+        fail_msg("%s\nstatus %d, wanted %d: %.600s %.300s", command, run.status, want_status, run.err, run.out);
+    char *both = calloc(1, run.out_bytes + strlen(run.err) + 1);
+    memcpy(both, run.out, run.out_bytes);
+    strcat(both, run.err);
+    program_run_free(&run);
+    return both;
+}
+
+static void expect(int want_status, const char *want_text, const char *command) {
+    char *text = shell(want_status, "%s", command);
+    if (want_text && !strstr(text, want_text)) fail_msg("%s\n'%s' wanted, found: %.600s", command, want_text, text);
+    free(text);
+}
+
+static json_t *lines_of(const char *path) {
+    char *text = shell(0, "cat %s", path);
+    json_t *lines = result_lines(text);
+    free(text);
+    return lines;
+}
+
+/* All lines but for what differs between runs: bodies, and errors with their codes. */
+static void expect_same(const char *want_path, const char *got_path) {
+    json_t *want = lines_of(want_path), *got = lines_of(got_path), *line;
+    const char *id;
+    assert_int_equal(json_object_size(got), json_object_size(want));
+    json_object_foreach(want, id, line) {
+        const json_t *other = json_object_get(got, id);
+        char *one = result_body(line), *two = result_body(other);
+        bool same = one ? two && strcmp(one, two) == 0
+                        : !two && json_equal(json_object_get(line, "error"), json_object_get(other, "error"));
+        if (!same) fail_msg("row %s:\n%s\n%s", id, one, two);
+        free(one);
+        free(two);
+    }
+    json_decref(want);
+    json_decref(got);
+}
+
+/* Rows of all kinds: long and short, sampled, with log-probabilities, stop strings, wrong ones, doubled ones. */
+static void write_rows(void) {
+    char *rows = calloc(1, 1 << 20);
+    size_t used = 0;
+    for (int i = 0; i < 240; i++) {
+        used +=
+            (size_t)sprintf(rows + used,
+                            "{\"custom_id\":\"r%d\",\"prompt\":\"%d lamps for Ms Weiss\",\"max_tokens\":%d,"
+                            "\"temperature\":%s%s%s}\n",
+                            i == 200 ? 199 : i, i, 5 + i * 7 % 200, i % 2 ? "9" : "0",
+                            i % 3 ? "" : ",\"logprobs\":true,\"top_logprobs\":3", i % 5 ? "" : ",\"stop\":[\"er\"]");
+        if (i % 50 == 7) used += (size_t)sprintf(rows + used, "\n{\"prompt\":%d}\n", i);
+    }
+    scratch_file("rows.jsonl", rows);
+    free(rows);
+}
+
+#define ROWS " " MODEL " $D/rows.jsonl "
+
+static int setup(void **state) {
+    (void)state;
+    write_rows();
+    free(shell(3, RUN ROWS "-o $D/want"));
+    return 0;
+}
+
+/* ---- going on ---- */
+
+/* Stopped again and again; continued by the same command and by resume in turn. */
+static void test_stop_and_go_on(void **state) {
+    (void)state;
+    free(shell(3,
+               "i=0; until [ $i = 12 ]; do i=$((i+1)); if [ $((i%%2)) = 0 ];"
+               "then \"$SPILL\" resume --quiet --time-limit 0.15s; else " RUN "--time-limit 0.15s --rows $i" ROWS
+               "-o $D/out; fi; s=$?; [ $s = 75 ] || exit $s; done; " RUN ROWS "-o $D/out"));
+    expect_same("$D/want", "$D/out");
+    expect(3, "complete already: 245 rows (6 errors)", RUN ROWS "-o $D/out");
+    expect_same("$D/want", "$D/out");
+}
+
+/* Without -o, results are in the job directory, and on stdout as those of an undisturbed run. */
+static void test_own_results(void **state) {
+    (void)state;
+    free(shell(75, RUN "--time-limit 0.4s --placement stream" ROWS ">$D/first"));
+    char *first = shell(0, "head -c $(($(wc -c <$D/first) / 2)) $D/first | grep -c batch_req || true");
+    assert_true(atoi(first) > 0);
+    free(first);
+    free(shell(3, "\"$SPILL\" resume --quiet >$D/second"));
+    expect_same("$D/want", "$D/second");
+    free(shell(0, "cmp $D/second $(ls -d $D/runs/* | tail -n 1)/results.jsonl"));
+}
+
+/* Standard input again: the same bytes go on, others are refused. */
+static void test_standard_input(void **state) {
+    (void)state;
+    free(shell(75, "cat $D/rows.jsonl | " RUN "--time-limit 0.4s " MODEL " - -o $D/piped"));
+    expect(
+        2, "changed, it",
+        "cp $D/piped $D/before; tail -n +2 $D/rows.jsonl | \"$SPILL\" resume; s=$?; cmp $D/piped $D/before && exit $s");
+    expect(2, "changed, it", "\"$SPILL\" resume </dev/null");
+    free(shell(3, "cat $D/rows.jsonl | \"$SPILL\" resume --quiet"));
+    expect_same("$D/want", "$D/piped");
+}
+
+/* What a crash leaves behind whole lines goes, in results and journal; what is nobody's crash is refused. */
+static void test_torn_ends(void **state) {
+    (void)state;
+    static const char *const tears[] = {
+        "printf '{\"id\":\"batch_req_x' >>$D/torn",
+        "head -c 5000 /dev/zero >>$D/torn",
+        "{ head -c 300 /dev/zero; printf '}\\n'; tail -n 1 $D/torn; } >$D/tail; cat $D/tail >>$D/torn",
+        "printf xyz >>$J",
+        "truncate -s -7 $J",
+        "truncate -s 9 $J",
+        "printf 'xxxxxxxxx' | dd of=$J bs=1 seek=1000 conv=notrunc 2>/dev/null",
+        "rm $J",
+        "head -c 200 $D/torn >$D/torn2; cat $D/torn2 >$D/torn",
+    };
+    for (size_t i = 0; i < sizeof tears / sizeof *tears; i++) {
+        free(shell(75, "rm -f $D/torn; " RUN "--time-limit 0.3s" ROWS "-o $D/torn"));
+        free(shell(0, "J=$(ls -d $D/runs/* | tail -n 1)/journal; %s", tears[i]));
+        free(shell(3, RUN ROWS "-o $D/torn"));
+        expect_same("$D/want", "$D/torn");
+    }
+    free(shell(75, "rm -f $D/torn; " RUN "--time-limit 0.3s" ROWS "-o $D/torn; s=$?; echo '{}' >>$D/torn; exit $s"));
+    expect(2, "is not a result of run",
+           "cp $D/torn $D/before; " RUN ROWS "-o $D/torn; s=$?; cmp $D/torn $D/before && exit $s");
+    expect(2, "is not a result of run",
+           "head -n 2 $D/before >$D/torn; head -n 1 $D/before >>$D/torn; " RUN ROWS "-o $D/torn");
+    expect(2, "are gone", "rm $D/torn; \"$SPILL\" resume");
+    expect(2, "that are not this job's results", "echo hello >$D/hello; " RUN ROWS "-o $D/hello");
+}
+
+/* ---- refusals ---- */
+
+static void test_changes_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *options, *names;
+    } changes[] = {
+        {"--max-tokens 7", "--max-tokens"},
+        {"--temperature 0.5", "--temperature"},
+        {"--top-p 0.5", "--top-p"},
+        {"--top-k 3", "--top-k"},
+        {"--seed 1", "--seed"},
+        {"--mode fp32", "--mode"},
+        {"--limit 20", "--limit"},
+        {"--date 2024-02-29", "--date"},
+        {"--plain-text", "--plain-text"},
+        {"--echo-tokens", "--echo-tokens"},
+    };
+    free(shell(0, "cp -r " MODEL " $D/fields"));
+    free(shell(75, RUN "--time-limit 0.4s $D/fields $D/rows.jsonl -o $D/kept; s=$?; cp $D/kept $D/before;"
+                       "cp -r $(ls -d $D/runs/* | tail -n 1) $D/run; exit $s"));
+#define UNTOUCHED "; s=$?; cmp $D/kept $D/before && diff -r $D/run $(ls -d $D/runs/* | tail -n 1) && exit $s"
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char command[600];
+        snprintf(command, sizeof command, RUN "%s $D/fields $D/rows.jsonl -o $D/kept" UNTOUCHED, changes[i].options);
+        expect(2, changes[i].names, command);
+    }
+    static const char *const edits[][2] = {
+        {"sed -i 's/\"r1\"/\"s1\"/' $D/rows.jsonl", "bytes that the job has read"},
+        {"sed -i 's/^{/{ /' $D/fields/generation_config.json", "config, tokenizer or template"},
+        {"printf ' ' >>$D/fields/tokenizer_config.json", "config, tokenizer or template"},
+        /* one byte of the weights, under the same time and size */
+        {"printf '\\101' | dd of=$D/fields/model.safetensors bs=1 seek=3000000 conv=notrunc 2>/dev/null;"
+         "touch -r $D/old/model.safetensors $D/fields/model.safetensors",
+         "content of its weights"},
+    };
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        char command[800];
+        free(shell(0, "rm -rf $D/old; cp -a $D/fields $D/old; cp $D/rows.jsonl $D/old.jsonl; %s", edits[i][0]));
+        snprintf(command, sizeof command, "\"$SPILL\" resume" UNTOUCHED);
+        expect(2, edits[i][1], command);
+        free(shell(0, "rm -rf $D/fields; mv $D/old $D/fields; mv $D/old.jsonl $D/rows.jsonl"));
+    }
+    free(shell(3, "\"$SPILL\" resume --quiet --threads 1 --rows 3 --memory 300M --placement stream"));
+    expect_same("$D/want", "$D/kept");
+    expect(2, "--seed", RUN "--seed 4 $D/fields $D/rows.jsonl -o $D/kept");
+    expect(2, "is not the", "echo >>$D/rows.jsonl; " RUN "$D/fields $D/rows.jsonl -o $D/kept");
+    write_rows();
+}
+
+/* Results that are still empty bind nobody. */
+static void test_empty_results_may_change(void **state) {
+    (void)state;
+    free(shell(0, "(echo; sleep 1) | " RUN "--time-limit 0.1s " MODEL " - -o $D/empty; : >>$D/empty"));
+    free(shell(0, RUN "--max-tokens 3 --limit 2" ROWS "-o $D/empty"));
+    expect(0, "2", "wc -l <$D/empty");
+}
+
+/* ---- two at once, and other terminals ---- */
+
+static void test_seen_from_outside(void **state) {
+    (void)state;
+    free(shell(0,
+               "for i in 1 2 3 4 5 6 7 8; do sed \"s/custom_id\\\":\\\"/&$i/; s/max_tokens\\\":/&2/\" $D/rows.jsonl; "
+               "done >$D/many.jsonl"));
+    free(shell(0, "rm -rf $D/runs/*; " RUN "--rows 2 " MODEL " $D/many.jsonl -o $D/seen & p=$!;"
+                  "until [ -s $D/seen ]; do sleep 0.05; done;"
+                  "\"$SPILL\" resume && exit 9; " RUN MODEL " $D/many.jsonl -o $D/seen && exit 9;"
+                  "\"$SPILL\" status >$D/status.txt; grep -q running $D/status.txt || exit 8;"
+                  "\"$SPILL\" status --json >$D/status.json; \"$SPILL\" runs --json >$D/runs.json;"
+                  "\"$SPILL\" tail --json >$D/tailed & t=$!; \"$SPILL\" tail >$D/tailed.txt & u=$!;"
+                  "sleep 1.5; kill -KILL $p; wait $p; wait $t || exit 7; wait $u || exit 6;"
+                  "\"$SPILL\" status >$D/status.txt; grep -q died $D/status.txt || exit 5"));
+    char *text = shell(0, "cat $D/status.json");
+    json_t *status = json_loads(text, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(status, "state")), "running");
+    assert_non_null(json_object_get(json_object_get(status, "progress"), "running"));
+    json_decref(status);
+    free(text);
+    json_decref(lines_of("$D/tailed")); /* whole result lines */
+    expect(0, "): ", "cat $D/tailed.txt");
+    expect(75, "stopped", "\"$SPILL\" resume --quiet --time-limit 0.3s");
+    json_decref(lines_of("$D/seen"));
+    expect(0, "stopped", "\"$SPILL\" status");
+    expect(2, "no unfinished job", "rm -rf $D/runs/*; \"$SPILL\" resume");
+    expect(2, "no such job", "\"$SPILL\" resume ../runs");
+    expect(2, "no such job", "\"$SPILL\" status nothing");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stop_and_go_on),      cmocka_unit_test(test_own_results),
+        cmocka_unit_test(test_standard_input),      cmocka_unit_test(test_torn_ends),
+        cmocka_unit_test(test_changes_are_refused), cmocka_unit_test(test_empty_results_may_change),
+        cmocka_unit_test(test_seen_from_outside),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
