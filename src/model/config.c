@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "util/json.h"
 
@@ -86,6 +87,23 @@ bool sp_config_text_if(const sp_config *config, const char *key, const char **ou
     if (!json_is_string(value)) return sp_config_fail(config, key, "a string", err);
     *out = json_string_value(value);
     return true;
+}
+
+bool sp_config_choice_if(const sp_config *config, const char *key, const sp_config_choice *choices, size_t n, int *out,
+                         sp_error *err) {
+    const char *word = NULL;
+    if (!sp_config_text_if(config, key, &word, err)) return false;
+    if (!word) return true;
+    char known[WANT_BYTES] = "known:";
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(choices[i].word, word) == 0) {
+            *out = choices[i].value;
+            return true;
+        }
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s %s", i ? "," : "", choices[i].word);
+    }
+    return sp_config_unsupported(config, key, known, err);
 }
 
 bool sp_config_reals(const sp_config *config, const char *key, double min, double max, size_t n, float *out,

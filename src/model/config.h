@@ -36,6 +36,16 @@ bool sp_config_real_if(const sp_config *config, const char *key, double min, dou
 bool sp_config_bool_if(const sp_config *config, const char *key, bool *out, sp_error *err) SP_MUST_CHECK;
 bool sp_config_text_if(const sp_config *config, const char *key, const char **out, sp_error *err) SP_MUST_CHECK;
 
+/* A word of a list and what it stands for. */
+typedef struct {
+    const char *word;
+    int value;
+} sp_config_choice;
+
+/* The value of the word that is the key's; a word that is not among the n choices fails with SP_ERR_SUPPORT. */
+bool sp_config_choice_if(const sp_config *config, const char *key, const sp_config_choice *choices, size_t n, int *out,
+                         sp_error *err) SP_MUST_CHECK;
+
 /* A list of exactly n reals in [min, max]; the key must be there. */
 bool sp_config_reals(const sp_config *config, const char *key, double min, double max, size_t n, float *out,
                      sp_error *err) SP_MUST_CHECK;

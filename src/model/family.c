@@ -171,18 +171,12 @@ static bool fill_head_dim(const sp_config *c, const sp_family *family, sp_arch *
 }
 
 static bool fill_act(const sp_config *c, sp_arch *a, sp_error *err) {
-    static const struct {
-        const char *name;
-        sp_act act;
-    } acts[] = {{"silu", SP_ACT_SILU}, {"swish", SP_ACT_SILU}, {"gelu_pytorch_tanh", SP_ACT_GELU_TANH}};
-    const char *name = "silu";
-    if (!sp_config_text_if(c, "hidden_act", &name, err)) return false;
-    for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
-        if (strcmp(acts[i].name, name) == 0) {
-            a->act = acts[i].act;
-            return true;
-        }
-    return sp_config_unsupported(c, "hidden_act", "known: silu, gelu_pytorch_tanh", err);
+    static const sp_config_choice acts[] = {
+        {"silu", SP_ACT_SILU}, {"swish", SP_ACT_SILU}, {"gelu_pytorch_tanh", SP_ACT_GELU_TANH}};
+    int act = SP_ACT_SILU;
+    if (!sp_config_choice_if(c, "hidden_act", acts, sizeof acts / sizeof acts[0], &act, err)) return false;
+    a->act = (sp_act)act;
+    return true;
 }
 
 bool sp_family_fill(const sp_family *family, const sp_config *c, sp_draft *draft, sp_error *err) {

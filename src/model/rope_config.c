@@ -65,16 +65,15 @@ static bool read_longrope(const sp_config *c, sp_rope_params *p, sp_arena *arena
            sp_config_reals(c, "long_factor", factor_min, factor_max, n, long_factors, err);
 }
 
-static const struct {
-    const char *name;
-    sp_rope_type type;
-    read_fn *read;
-} config_types[] = {
-    {"default", SP_ROPE_DEFAULT, read_none},    {"linear", SP_ROPE_LINEAR, read_factor},
-    {"dynamic", SP_ROPE_DYNAMIC, read_dynamic}, {"llama3", SP_ROPE_LLAMA3, read_llama3},
-    {"yarn", SP_ROPE_YARN, read_yarn},          {"longrope", SP_ROPE_LONGROPE, read_longrope},
+static const sp_config_choice config_types[] = {
+    {"default", SP_ROPE_DEFAULT}, {"linear", SP_ROPE_LINEAR}, {"dynamic", SP_ROPE_DYNAMIC},
+    {"llama3", SP_ROPE_LLAMA3},   {"yarn", SP_ROPE_YARN},     {"longrope", SP_ROPE_LONGROPE},
 };
-enum { N_CONFIG_TYPES = sizeof config_types / sizeof config_types[0] };
+/* The keys of each type in config.json. */
+static read_fn *const config_readers[] = {
+    [SP_ROPE_DEFAULT] = read_none,  [SP_ROPE_LINEAR] = read_factor, [SP_ROPE_DYNAMIC] = read_dynamic,
+    [SP_ROPE_LLAMA3] = read_llama3, [SP_ROPE_YARN] = read_yarn,     [SP_ROPE_LONGROPE] = read_longrope,
+};
 
 /* rope_parameters and rope_scaling are two spellings of one object. *out is an empty object when neither is there. */
 static bool find_object(const sp_config *config, sp_config *out, sp_error *err) {
@@ -97,14 +96,16 @@ static bool find_object(const sp_config *config, sp_config *out, sp_error *err) 
     return true;
 }
 
-static bool read_type(const sp_config *scaling, const sp_rope_rules *rules, size_t *i_type, sp_error *err) {
+static bool read_type(const sp_config *scaling, const sp_rope_rules *rules, int *type, sp_error *err) {
     const char *key = sp_config_get(scaling, "rope_type") ? "rope_type" : "type";
-    const char *name = "default";
-    if (!sp_config_text_if(scaling, key, &name, err)) return false;
-    if (rules->legacy_longrope && (strcmp(name, "su") == 0 || strcmp(name, "yarn") == 0)) name = "longrope";
-    for (*i_type = 0; *i_type < N_CONFIG_TYPES; ++*i_type)
-        if (strcmp(config_types[*i_type].name, name) == 0) return true;
-    return sp_config_unsupported(scaling, key, "known: default, linear, dynamic, llama3, yarn, longrope", err);
+    const char *word = "";
+    *type = SP_ROPE_DEFAULT;
+    if (!sp_config_text_if(scaling, key, &word, err)) return false;
+    if (rules->legacy_longrope && (strcmp(word, "su") == 0 || strcmp(word, "yarn") == 0)) {
+        *type = SP_ROPE_LONGROPE;
+        return true;
+    }
+    return sp_config_choice_if(scaling, key, config_types, sizeof config_types / sizeof config_types[0], type, err);
 }
 
 /* original_max_position_embeddings beside the other keys, as Phi-3 has it, or inside rope_scaling. */
@@ -126,9 +127,9 @@ static bool read_original(const sp_config *config, const sp_config *scaling, con
 bool sp_rope_params_from_config(const sp_config *config, size_t head_dim, size_t n_positions,
                                 const sp_rope_rules *rules, sp_arena *arena, sp_rope_params *params, sp_error *err) {
     sp_config scaling;
-    size_t i_type = 0;
+    int type;
     double theta = theta_default, partial = 1;
-    if (!find_object(config, &scaling, err) || !read_type(&scaling, rules, &i_type, err) ||
+    if (!find_object(config, &scaling, err) || !read_type(&scaling, rules, &type, err) ||
         !sp_config_real_if(config, "rope_theta", theta_min, theta_max, &theta, err) ||
         !sp_config_real_if(&scaling, "rope_theta", theta_min, theta_max, &theta, err))
         return false;
@@ -136,15 +137,14 @@ bool sp_rope_params_from_config(const sp_config *config, size_t head_dim, size_t
     if (!sp_config_real_if(where, "partial_rotary_factor", 0, 1, &partial, err)) return false;
     if (partial != 1 && !rules->partial)
         return sp_config_unsupported(where, "partial_rotary_factor", "this family rotates whole heads", err);
-    *params = (sp_rope_params){.type = config_types[i_type].type,
+    *params = (sp_rope_params){.type = (sp_rope_type)type,
                                .n_exponent_dims = (size_t)((double)head_dim * partial),
                                .theta = theta,
                                .factor = 1,
                                .attention_factor = -1,
                                .n_positions = n_positions};
     if (params->n_exponent_dims == 0) return sp_config_fail(where, "partial_rotary_factor", "at least one pair", err);
-    return read_original(config, &scaling, rules, params, err) &&
-           config_types[i_type].read(&scaling, params, arena, err);
+    return read_original(config, &scaling, rules, params, err) && config_readers[type](&scaling, params, arena, err);
 }
 
 /* rope.scaling.attn_factor is the whole factor for longrope, and comes on top of the paper's for yarn. */
@@ -158,15 +158,13 @@ static bool read_gguf_attention(const sp_config *c, sp_rope_params *p, sp_error 
 
 bool sp_rope_params_from_gguf(const sp_config *c, size_t head_dim, size_t n_positions, const sp_rope_rules *rules,
                               sp_rope_params *p, sp_error *err) {
-    static const struct {
-        const char *name;
-        sp_rope_type type;
-    } types[] = {{"none", SP_ROPE_DEFAULT},
-                 {"longrope", SP_ROPE_DEFAULT}, /* its factors are tensors, whose presence decides */
-                 {"linear", SP_ROPE_LINEAR},
-                 {"yarn", SP_ROPE_YARN}};
-    enum { N_TYPES = sizeof types / sizeof types[0] };
-    const char *type = "none";
+    static const sp_config_choice types[] = {
+        {"none", SP_ROPE_DEFAULT},
+        {"longrope", SP_ROPE_DEFAULT}, /* its factors are tensors, whose presence decides */
+        {"linear", SP_ROPE_LINEAR},
+        {"yarn", SP_ROPE_YARN},
+    };
+    int type = SP_ROPE_DEFAULT;
     *p = (sp_rope_params){.n_exponent_dims = head_dim,
                           .theta = theta_default,
                           .factor = 1,
@@ -178,7 +176,7 @@ bool sp_rope_params_from_gguf(const sp_config *c, size_t head_dim, size_t n_posi
     if (rules->original_positions) p->original_positions = rules->original_positions;
     if (!sp_config_size_if(c, "rope.dimension_count", 1, head_dim, &p->n_exponent_dims, err) ||
         !sp_config_real_if(c, "rope.freq_base", theta_min, theta_max, &p->theta, err) ||
-        !sp_config_text_if(c, "rope.scaling.type", &type, err) ||
+        !sp_config_choice_if(c, "rope.scaling.type", types, sizeof types / sizeof types[0], &type, err) ||
         !sp_config_size_if(c, "rope.scaling.original_context_length", ORIGINAL_MIN, ORIGINAL_MAX,
                            &p->original_positions, err) ||
         !sp_config_real_if(c, "rope.scaling.yarn_beta_fast", factor_min, factor_max, &p->beta_fast, err) ||
@@ -186,10 +184,7 @@ bool sp_rope_params_from_gguf(const sp_config *c, size_t head_dim, size_t n_posi
         return false;
     if (p->n_exponent_dims != head_dim && !rules->partial)
         return sp_config_unsupported(c, "rope.dimension_count", "this family rotates whole heads", err);
-    size_t i = 0;
-    while (i < N_TYPES && strcmp(types[i].name, type) != 0) i++;
-    if (i == N_TYPES) return sp_config_unsupported(c, "rope.scaling.type", "known: none, linear, yarn, longrope", err);
-    p->type = types[i].type;
+    p->type = (sp_rope_type)type;
     if (p->type != SP_ROPE_DEFAULT &&
         !sp_config_real(c, "rope.scaling.factor", factor_min, factor_max, &p->factor, err))
         return false;
