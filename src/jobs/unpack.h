@@ -1,6 +1,6 @@
 /* A packed input, unpacked as it is read: gzip (.gz) and Zstandard (.zst), known by the file's name. Members or frames
  * that follow one another are one input, as their own tools have it; one that is cut off or damaged is an error. Memory
- * is constant: a window of 8 MB at most for gzip, 128 MB for a .zst that asks for it. Not thread-safe. */
+ * is bounded: a gzip window of 32 KB, or the window that a Zstandard file asks for, 128 MB at most. Not thread-safe. */
 #ifndef SPILL_JOBS_UNPACK_H
 #define SPILL_JOBS_UNPACK_H
 
@@ -13,9 +13,10 @@ typedef ssize_t sp_unpack_source(void *ctx, void *to, size_t n_bytes, sp_error *
 
 typedef struct sp_unpack sp_unpack;
 
+/* By the end of its name; the file is not looked at. */
 bool sp_unpack_is_packed(const char *path);
-/* For a path of which the above is true; source is asked for its bytes. NULL with SP_ERR_SUPPORT when this build has no
- * library for it. */
+/* Unpacks the file at path, which must be packed by its name. Its bytes come from source(ctx, ...). NULL with
+ * SP_ERR_SUPPORT when this build has no library for it. */
 sp_unpack *sp_unpack_new(const char *path, sp_unpack_source *source, void *ctx, sp_error *err) SP_MUST_CHECK;
 /* As a source: unpacked bytes. */
 ssize_t sp_unpack_read(sp_unpack *unpack, void *to, size_t n_bytes, sp_error *err) SP_MUST_CHECK;

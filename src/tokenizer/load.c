@@ -2,19 +2,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "tokenizer/load.h"
 #include "util/file.h"
+#include "util/json.h"
 
 /* Real files reach 35 MB, of which all but 1 MB is vocabulary and merges. JSON values take up to 45 times their text.
  */
 enum { MAX_FILE_BYTES = 192 << 20, MAX_REST_BYTES = 8 << 20, MAX_CONFIG_BYTES = 4 << 20 };
 
+static bool fail_want(const char *name, const json_t *found, const char *want, sp_error *err) {
+    char shown[80];
+    return sp_fail(err, SP_ERR_INPUT, "'%s' is %s, want %s", name, sp_json_shown(found, shown, sizeof shown), want);
+}
+
 bool sp_load_bool(const json_t *object, const char *name, bool *value, sp_error *err) {
     const json_t *member = json_object_get(object, name);
     if (!member || json_is_null(member)) return true;
-    if (!json_is_boolean(member)) return sp_fail(err, SP_ERR_INPUT, "'%s' is not true or false", name);
+    if (!json_is_boolean(member)) return fail_want(name, member, "true or false", err);
     *value = json_is_true(member);
     return true;
 }
@@ -22,7 +27,7 @@ bool sp_load_bool(const json_t *object, const char *name, bool *value, sp_error 
 bool sp_load_text(const json_t *object, const char *name, sp_string *value, sp_error *err) {
     const json_t *member = json_object_get(object, name);
     if (!member || json_is_null(member)) return true;
-    if (!json_is_string(member)) return sp_fail(err, SP_ERR_INPUT, "'%s' is not a string", name);
+    if (!json_is_string(member)) return fail_want(name, member, "a string", err);
     *value = (sp_string){json_string_value(member), json_string_length(member)};
     return true;
 }
@@ -193,13 +198,12 @@ sp_tokenizer *sp_tokenizer_open_hf(const char *dir, sp_error *err) {
     char path[4096], config_path[4096];
     sp_buf text = {0}, config = {0};
     sp_tokenizer *t = NULL;
-    struct stat st;
     if (snprintf(path, sizeof path, "%s/tokenizer.json", dir) >= (int)sizeof path ||
         snprintf(config_path, sizeof config_path, "%s/tokenizer_config.json", dir) >= (int)sizeof config_path) {
         sp_fail(err, SP_ERR_INPUT, "%s: a path of more than %zu bytes", dir, sizeof path);
         return NULL;
     }
-    bool has_config = stat(config_path, &st) == 0;
+    bool has_config = !sp_file_is_absent(config_path);
     if (sp_file_read(path, MAX_FILE_BYTES, &text, err) &&
         (!has_config || sp_file_read(config_path, MAX_CONFIG_BYTES, &config, err))) {
         sp_string config_text = {config.data ? config.data : "", config.n_bytes};

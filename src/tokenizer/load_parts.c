@@ -194,7 +194,9 @@ static bool load_metaspace_settings(const json_t *value, char *replacement, sp_p
         *prepend = prefix ? (sp_prepend)i : SP_PREPEND_NEVER;
         return true;
     }
-    return sp_fail(err, SP_ERR_SUPPORT, "this 'prepend_scheme' is not supported");
+    char shown[48];
+    return sp_fail(err, SP_ERR_SUPPORT, "prepend_scheme '%s' is not supported, only never, first and always",
+                   sp_printable(scheme.text, scheme.n_bytes, shown, sizeof shown));
 }
 
 static bool load_metaspace(sp_tokenizer *t, const json_t *value, sp_error *err) {
@@ -232,6 +234,9 @@ static bool load_nothing(sp_tokenizer *t, const json_t *value, sp_error *err) {
     return true;
 }
 
+/* Of real templates: 3 entries, one id each. Every encoding carries them, so a file may not ask for millions. */
+enum { MAX_TEMPLATE_ENTRIES = 64, MAX_TEMPLATE_IDS = 64 };
+
 /* Appends the ids of one special token of a template to prefix or suffix. */
 static bool add_template_ids(sp_tokenizer *t, const json_t *entry, const json_t *specials, int32_t **ids, size_t *n,
                              sp_error *err) {
@@ -240,6 +245,8 @@ static bool add_template_ids(sp_tokenizer *t, const json_t *entry, const json_t 
     const json_t *list = name.text ? json_object_get(json_object_get(specials, name.text), "ids") : NULL;
     if (!json_is_array(list)) return sp_fail(err, SP_ERR_INPUT, "a special token of 'single' has no array 'ids'");
     size_t n_more = json_array_size(list);
+    if (n_more > MAX_TEMPLATE_IDS - *n)
+        return sp_fail(err, SP_ERR_SUPPORT, "'single' adds more than %d ids at one end", MAX_TEMPLATE_IDS);
     int32_t *all = SP_ARENA_ARRAY(&t->arena, int32_t, *n + n_more);
     if (*n) memcpy(all, *ids, *n * sizeof *all);
     for (size_t i = 0; i < n_more; i++) {
@@ -253,11 +260,10 @@ static bool add_template_ids(sp_tokenizer *t, const json_t *entry, const json_t 
 }
 
 static bool load_template(sp_tokenizer *t, const json_t *value, sp_error *err) {
-    enum { MAX_ENTRIES = 64 };
     const json_t *single = json_object_get(value, "single");
     if (t->n_prefix || t->n_suffix) return sp_fail(err, SP_ERR_SUPPORT, "a second one is not supported");
-    if (!json_is_array(single) || json_array_size(single) > MAX_ENTRIES)
-        return sp_fail(err, SP_ERR_INPUT, "'single' is not an array of at most %d entries", MAX_ENTRIES);
+    if (!json_is_array(single) || json_array_size(single) > MAX_TEMPLATE_ENTRIES)
+        return sp_fail(err, SP_ERR_INPUT, "'single' is not an array of at most %d entries", MAX_TEMPLATE_ENTRIES);
     size_t n_texts = 0;
     for (size_t i = 0; i < json_array_size(single); i++) {
         const json_t *entry = json_array_get(single, i);

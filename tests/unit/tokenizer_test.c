@@ -315,66 +315,92 @@ static void a_rule_that_makes_much_out_of_little_is_stopped(void **state) {
     sp_ids_deinit(&ids);
 }
 
+/* A template's ids go into every encoding: 64 at an end are taken, 65 are not. */
+static void template_ids_are_bounded(void **state) {
+    (void)state;
+    for (int n = 64; n <= 65; n++) {
+        sp_buf json = {0};
+        sp_error err = {0};
+        sp_buf_text(&json,
+                    "{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
+                    "{\"id\":\"s\"}},{\"Sequence\":{}}],\"special_tokens\":{\"s\":{\"ids\":[0");
+        for (int i = 1; i < n; i++) sp_buf_text(&json, ",0");
+        sp_buf_printf(&json, "]}}},%s}", MINIMAL_MODEL);
+        sp_tokenizer *t = open_text(json.data, &err);
+        if (n == 64) {
+            if (!t) fail_msg("%s", err.text);
+        } else {
+            assert_null(t);
+            assert_non_null(strstr(err.text, "more than 64 ids"));
+        }
+        sp_tokenizer_free(t);
+        sp_buf_deinit(&json);
+    }
+}
+
 /* ---- errors ---- */
+
+static const struct {
+    const char *json, *message;
+} bad_files[] = {
+    {"", "not JSON"},
+    {"[]", "not a JSON object"},
+    {"{}", "no object 'model'"},
+    {"{\"model\":{\"type\":\"Unigram\"}}", "model type 'Unigram' is not supported"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "no array 'merges'"},
+    {"{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", "no object 'vocab'"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", "tokens 'a' and 'b' both have id 0"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":4294967296},\"merges\":[]}}", "token 'a' has id 4294967296"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":2147483647},\"merges\":[]}}", "token 'a' has id 2147483647"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":99999999999999999999},\"merges\":[]}}", "a non-negative integer"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "a non-negative integer"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1.5},\"merges\":[]}}", "a non-negative integer"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\\ud800\":1},\"merges\":[]}}", "a bad escape"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}",
+     "merge 0: 'b' is not in the vocabulary"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"ab\"]}}", "exactly one space"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b c\"]}}", "exactly one space"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", "a pair of strings"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[7]}}", "a string was expected"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a", "not JSON"},
+    {"{\"model\":{\"dropout\":0.1,\"vocab\":{\"a\":0},\"merges\":[]}}", "dropout"},
+    {"{\"model\":{\"end_of_word_suffix\":\"</w>\",\"vocab\":{},\"merges\":[]}}", "end_of_word_suffix"},
+    {"{\"normalizer\":{\"type\":\"Lowercase\"}," MINIMAL_MODEL "}", "normalizer 'Lowercase' is not supported"},
+    {"{\"normalizer\":{}," MINIMAL_MODEL "}", "a normalizer has no type"},
+    {"{\"pre_tokenizer\":{\"type\":\"Whitespace\"}," MINIMAL_MODEL "}", "pre-tokenizer 'Whitespace' is not supported"},
+    {"{\"post_processor\":{\"type\":\"BertProcessing\"}," MINIMAL_MODEL "}", "post-processor 'BertProcessing'"},
+    {"{\"decoder\":{\"type\":\"WordPiece\"}," MINIMAL_MODEL "}", "decoder 'WordPiece' is not supported"},
+    {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\w+\"},\"behavior\":\"Isolated\"}"
+     "," MINIMAL_MODEL "}",
+     "regular expression: '\\w' is not supported"},
+    {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a{1,2}+\"},\"behavior\":\"Isolated\"}"
+     "," MINIMAL_MODEL "}",
+     "regular expression: '{1,2}+' is not supported"},
+    {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"behavior\":\"Isolated\"}"
+     "," MINIMAL_MODEL "}",
+     "'&&' in a class"},
+    {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a\"},\"behavior\":\"Isolated\"}"
+     "," MINIMAL_MODEL "}",
+     "regular expression '(a'"},
+    {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Odd\"}," MINIMAL_MODEL "}",
+     "behavior 'Odd' is not supported"},
+    {"{\"added_tokens\":[{\"id\":0}]," MINIMAL_MODEL "}", "added_tokens[0]: an added token has no content"},
+    {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":\"Isolated\",\"invert\":1}"
+     "," MINIMAL_MODEL "}",
+     "'invert' is 1, want true or false"},
+    {"{\"normalizer\":{\"type\":[7]}," MINIMAL_MODEL "}", "'type' is [7], want a string"},
+    {"{\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}," MINIMAL_MODEL "}",
+     "prepend_scheme 'last' is not supported, only never, first and always"},
+    {"{\"added_tokens\":7," MINIMAL_MODEL "}", "'added_tokens' is not an array"},
+};
 
 static void bad_files_are_refused_by_name(void **state) {
     (void)state;
-    static const struct {
-        const char *json, *message;
-    } cases[] = {
-        {"", "not JSON"},
-        {"[]", "not a JSON object"},
-        {"{}", "no object 'model'"},
-        {"{\"model\":{\"type\":\"Unigram\"}}", "model type 'Unigram' is not supported"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "no array 'merges'"},
-        {"{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", "no object 'vocab'"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}",
-         "tokens 'a' and 'b' both have id 0"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":4294967296},\"merges\":[]}}", "token 'a' has id 4294967296"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":2147483647},\"merges\":[]}}", "token 'a' has id 2147483647"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":99999999999999999999},\"merges\":[]}}",
-         "a non-negative integer"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "a non-negative integer"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1.5},\"merges\":[]}}", "a non-negative integer"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\\ud800\":1},\"merges\":[]}}", "a bad escape"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}",
-         "merge 0: 'b' is not in the vocabulary"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"ab\"]}}", "exactly one space"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b c\"]}}", "exactly one space"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", "a pair of strings"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[7]}}", "a string was expected"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a", "not JSON"},
-        {"{\"model\":{\"dropout\":0.1,\"vocab\":{\"a\":0},\"merges\":[]}}", "dropout"},
-        {"{\"model\":{\"end_of_word_suffix\":\"</w>\",\"vocab\":{},\"merges\":[]}}", "end_of_word_suffix"},
-        {"{\"normalizer\":{\"type\":\"Lowercase\"}," MINIMAL_MODEL "}", "normalizer 'Lowercase' is not supported"},
-        {"{\"normalizer\":{}," MINIMAL_MODEL "}", "a normalizer has no type"},
-        {"{\"pre_tokenizer\":{\"type\":\"Whitespace\"}," MINIMAL_MODEL "}",
-         "pre-tokenizer 'Whitespace' is not supported"},
-        {"{\"post_processor\":{\"type\":\"BertProcessing\"}," MINIMAL_MODEL "}", "post-processor 'BertProcessing'"},
-        {"{\"decoder\":{\"type\":\"WordPiece\"}," MINIMAL_MODEL "}", "decoder 'WordPiece' is not supported"},
-        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\w+\"},\"behavior\":\"Isolated\"}"
-         "," MINIMAL_MODEL "}",
-         "regular expression: '\\w' is not supported"},
-        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a{1,2}+\"},\"behavior\":\"Isolated\"}"
-         "," MINIMAL_MODEL "}",
-         "regular expression: '{1,2}+' is not supported"},
-        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"behavior\":\"Isolated\"}"
-         "," MINIMAL_MODEL "}",
-         "'&&' in a class"},
-        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a\"},\"behavior\":\"Isolated\"}"
-         "," MINIMAL_MODEL "}",
-         "regular expression '(a'"},
-        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Odd\"}," MINIMAL_MODEL
-         "}",
-         "behavior 'Odd' is not supported"},
-        {"{\"added_tokens\":[{\"id\":0}]," MINIMAL_MODEL "}", "added_tokens[0]: an added token has no content"},
-        {"{\"added_tokens\":7," MINIMAL_MODEL "}", "'added_tokens' is not an array"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof bad_files / sizeof bad_files[0]; i++) {
         sp_error err = {0};
-        sp_tokenizer *t = open_text(cases[i].json, &err);
+        sp_tokenizer *t = open_text(bad_files[i].json, &err);
         assert_null(t);
-        if (!strstr(err.text, cases[i].message)) fail_msg("'%s' is not in '%s'", cases[i].message, err.text);
+        if (!strstr(err.text, bad_files[i].message)) fail_msg("'%s' is not in '%s'", bad_files[i].message, err.text);
         assert_null(strchr(err.text, '\n'));
     }
 }
@@ -455,6 +481,7 @@ int main(void) {
         cmocka_unit_test(long_runs_are_encoded),
         cmocka_unit_test(expensive_regular_expressions_are_stopped),
         cmocka_unit_test(a_rule_that_makes_much_out_of_little_is_stopped),
+        cmocka_unit_test(template_ids_are_bounded),
         cmocka_unit_test(bad_files_are_refused_by_name),
         cmocka_unit_test(deep_and_missing_files_are_refused),
         cmocka_unit_test(gguf_metadata_is_checked),
