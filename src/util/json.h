@@ -26,8 +26,8 @@ json_t *sp_json_load(const char *path, size_t max_bytes, sp_error *err) SP_MUST_
 /* A new string value of any bytes: what is not UTF-8 becomes U+FFFD. For paths and command lines. */
 json_t *sp_json_text(const char *text);
 
-/* A value as it is quoted in a message: JSON on one line, printable, cut with "..."; "absent" for NULL. 8 <= out_bytes <= 512.
- * Returns out. */
+/* A value as it is quoted in a message: JSON on one line, printable, cut with "..."; "absent" for NULL. 8 <= out_bytes
+ * <= 512. Returns out. */
 const char *sp_json_shown(const json_t *value, char *out, size_t out_bytes);
 
 /* Appends a quoted JSON string: only ", \ and control characters are escaped (as Python's ensure_ascii=False). */
