@@ -36,3 +36,8 @@ bool sp_file_read(const char *path, size_t max_bytes, sp_buf *out, sp_error *err
     if (fd >= 0) close(fd);
     return ok;
 }
+
+bool sp_file_is_absent(const char *path) {
+    struct stat st;
+    return stat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}

@@ -9,4 +9,8 @@
  * for a file that shrinks while it is read. */
 bool sp_file_read(const char *path, size_t max_bytes, sp_buf *out, sp_error *err) SP_MUST_CHECK;
 
+/* Whether there is nothing at path: no entry, or a link to none. What cannot be looked at counts as there, so that
+ * reading it tells why. */
+bool sp_file_is_absent(const char *path);
+
 #endif
