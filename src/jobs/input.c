@@ -75,8 +75,7 @@ sp_input *sp_input_open(const char *path, sp_error *err) {
     int fd = is_sample ? -1 : is_stdin ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat st = {0};
     if (!is_sample && (fd < 0 || fstat(fd, &st) != 0)) {
-        sp_fail_errno(err, "%s", path);
-        err->code = SP_ERR_INPUT;
+        sp_fail_open(err, path);
         if (fd >= 0) close(fd);
         return NULL;
     }
@@ -106,9 +105,10 @@ void sp_input_stop_when(sp_input *input, bool (*should_stop)(void *ctx), void *c
     input->ctx = ctx;
 }
 
-static void digest(const sp_input *input, char *text) {
+static void digest(const sp_input *input, char text[SP_HASH_HEX_BYTES]) {
     XXH128_hash_t hash = XXH3_128bits_digest(input->hash);
-    snprintf(text, 33, "%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+    snprintf(text, SP_HASH_HEX_BYTES, "%016llx%016llx", (unsigned long long)hash.high64,
+             (unsigned long long)hash.low64);
 }
 
 static bool is_other(const sp_input *input, sp_error *err) {
@@ -123,7 +123,7 @@ static bool is_other(const sp_input *input, sp_error *err) {
 static bool absorb(sp_input *input, const char *bytes, size_t n_bytes, sp_error *err) {
     if (sp_input_is_expecting(input) && n_bytes >= input->expected.n_bytes - input->n_read) {
         size_t left = (size_t)(input->expected.n_bytes - input->n_read);
-        char hash[33];
+        char hash[SP_HASH_HEX_BYTES];
         XXH3_128bits_update(input->hash, bytes, left);
         digest(input, hash);
         if (strcmp(hash, input->expected.hash) != 0) return is_other(input, err);

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "model/identity.h"
 #include "util/error.h"
 
 enum { SP_INPUT_LINE_BYTES = 32 << 20 }; /* of a longer line only the head is given out, with too_long set */
@@ -24,13 +25,14 @@ typedef struct {
 /* An input as far as it was read: its first n_bytes have this XXH3-128, as 32 hex digits. */
 typedef struct {
     uint64_t n_bytes;
-    char hash[33];
+    char hash[SP_HASH_HEX_BYTES];
     bool at_end; /* and there are no more */
 } sp_input_mark;
 
 typedef struct sp_input sp_input;
 
-/* A device that never ends is refused. A FIFO is not waited for here but in the first sp_input_next. */
+/* A device that never ends is refused. NULL with err: SP_ERR_INPUT for what the user can mend, SP_ERR_IO for what is
+ * the system's fault. A FIFO is not waited for here but in the first sp_input_next. */
 sp_input *sp_input_open(const char *path, sp_error *err) SP_MUST_CHECK;
 /* Whether to give up waiting for bytes that do not come (a terminal, a slow pipe); asked several times a second then.
  */
