@@ -1,12 +1,9 @@
 /* Conversations around templates; the files that hold both. */
 #include "chat/messages.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "util/file.h"
 #include "util/json.h"
@@ -33,9 +30,8 @@ static bool join_path(char path[MAX_PATH_BYTES], const char *dir, const char *na
 static bool load_template(const char *dir, const char *name, sp_template **tpl, sp_error *err) {
     char path[MAX_PATH_BYTES];
     sp_buf text = {0};
-    struct stat st;
     if (!join_path(path, dir, name, err)) return false;
-    if (stat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR)) return true;
+    if (sp_file_is_absent(path)) return true;
     if (sp_file_read(path, MAX_TEMPLATE_FILE_BYTES, &text, err))
         *tpl = sp_template_parse(text.data, text.n_bytes, name, err);
     sp_buf_deinit(&text);
@@ -88,7 +84,7 @@ static bool load_special(const char *dir, const json_t *config, sp_chat *chat, s
     add_special(chat->special, config, "_token");
     add_special(chat->special, json_object_get(config, "extra_special_tokens"), "");
     /* the older of the two files counts only where the newer does not list its added tokens */
-    if (json_object_get(config, "added_tokens_decoder") || access(path, F_OK) != 0) return true;
+    if (json_object_get(config, "added_tokens_decoder") || sp_file_is_absent(path)) return true;
     json_t *map = sp_json_load(path, MAX_CONFIG_BYTES, err);
     if (!map) return false;
     add_special(chat->special, map, "_token");
@@ -128,7 +124,7 @@ sp_chat *sp_chat_open_hf(const char *dir, sp_error *err) {
     sp_chat *chat = chat_new(err);
     if (!chat) return NULL;
     if (!join_path(path, dir, "tokenizer_config.json", err)) goto fail;
-    if (access(path, F_OK) == 0) {
+    if (!sp_file_is_absent(path)) {
         config = sp_json_load(path, MAX_CONFIG_BYTES, err);
         if (!config) goto fail;
         if (!json_is_object(config)) {

@@ -4,11 +4,9 @@
 const sp_command sp_commands[] = {
     {"run", SP_CMD_RUN, "MODEL INPUT.jsonl", 2, 2, "run every row of INPUT through MODEL",
      "MODEL is a directory in Hugging Face layout (config.json, *.safetensors, tokenizer.json) or a GGUF file. INPUT "
-     "is a "
-     "file of JSON lines of one shape: {\"prompt\"} with \"system\"; OpenAI chat lines {\"messages\"}; or OpenAI batch "
-     "lines "
-     "{\"custom_id\", \"method\", \"url\", \"body\"}. A file may be packed (.gz, .zst); \"-\" reads standard input, "
-     "\"sample\" is a built-in set.\n"
+     "is a file of JSON lines of one shape: {\"prompt\"} with \"system\"; OpenAI chat lines {\"messages\"}; or OpenAI "
+     "batch lines {\"custom_id\", \"method\", \"url\", \"body\"}. A file may be packed (.gz, .zst); \"-\" reads "
+     "standard input, \"sample\" is a built-in set.\n"
      "Each line that is not blank gives exactly one result line in the shape of the OpenAI batch output, with the same "
      "custom_id. A row that is wrong is a line with an error and does not disturb the others.\n"
      "Exit status: 0 done; 1 failed; 2 unusable input, before any work; 3 done, but some rows have errors; 75 stopped "
@@ -34,15 +32,12 @@ const sp_command sp_commands[] = {
      sp_cmd_runs},
     {"plan", SP_CMD_PLAN, "MODEL INPUT.jsonl", 2, 2, "show the plan and the estimate of a run, execute nothing",
      "Reads the model's headers and the rows, and prints what spill run would do: where the weights go, how many rows "
-     "are in "
-     "flight, how long it takes.",
+     "are in flight, how long it takes.",
      sp_cmd_plan},
     {"tokenize", SP_CMD_TOKENIZE, "MODEL_DIR INPUT.jsonl", 2, 2, "print token ids and rendered prompts",
      "One JSON line a row, in input order. A row {\"custom_id\", \"text\"} gives {\"custom_id\", \"tokens\", "
-     "\"text\"}; a row with "
-     "messages (and tools) gives {\"custom_id\", \"prompt\", \"tokens\"} or {\"custom_id\", \"error\"}. tokenizer.json "
-     "and "
-     "tokenizer_config.json are enough; a GGUF file works too.",
+     "\"text\"}; a row with messages (and tools) gives {\"custom_id\", \"prompt\", \"tokens\"} or {\"custom_id\", "
+     "\"error\"}. tokenizer.json and tokenizer_config.json are enough; a GGUF file works too.",
      sp_cmd_tokenize},
     {"doctor", SP_CMD_DOCTOR, "", 0, 0, "tell what this machine is and what stops it",
      "Processor and instruction sets, memory and every limit on it, the directory of jobs, optional parts of this "
@@ -52,13 +47,11 @@ const sp_command sp_commands[] = {
      "Reads the weights of a model in DIR, or a test file of 2 GB that is written there and gone at the end, past the "
      "page cache, with several settings; takes half a minute. A rate that only memory can have given is refused with "
      "its reason, and the exit status is 1. What was measured is kept in $SPILL_HOME/machine.json, which spill plan "
-     "and "
-     "spill run read; --json prints it, for spill plan --machine elsewhere.",
+     "and spill run read; --json prints it, for spill plan --machine elsewhere.",
      sp_cmd_probe},
     {"check", SP_CMD_CHECK, "FILE", 1, 1, "find a JSONL file's first bad row, with its line number",
      "Reads FILE as spill run would and reports the first row that would be an error; exit status 2 if there is one. "
-     "With "
-     "--model, rows are rendered and counted too.",
+     "With --model, rows are rendered and counted too.",
      sp_cmd_check},
     {"help", SP_CMD_HELP, "[COMMAND]", 0, 1, "show help of a command", "Without COMMAND, the list of commands.",
      sp_cmd_help},

@@ -259,11 +259,11 @@ void sp_show_end(sp_show *show, const sp_job_result *result) {
     if (result->n_expected && !result->was_resumed) /* which of the earlier rows were so is not known */
         snprintf(scored, sizeof scored, ", %zu of %zu as expected (%.1f%%)", result->n_matched, result->n_expected,
                  100.0 * (double)result->n_matched / (double)result->n_expected);
-    fprintf(stderr, "%s: %zu rows (%zu errors)%s%s, %s new tokens in %s, %.1f tokens/s, peak %s; results: %s%s\n",
-            result->stopped ? "stopped" : "done", result->n_done, result->n_errors, before, scored,
+    fprintf(stderr, "%s: %zu rows (%zu errors)%s, %s new tokens in %s (%.1f/s), peak %s\nresults: %s%s%s\n",
+            result->stopped ? "stopped" : "done", result->n_done, result->n_errors, before,
             sp_units_count(result->new_tokens, tokens), sp_units_time(result->seconds, time),
             result->seconds > 0 ? (double)result->new_tokens / result->seconds : 0.0,
-            sp_units_bytes(result->peak_rss_bytes, memory), path, next);
+            sp_units_bytes(result->peak_rss_bytes, memory), path, scored, next);
 }
 
 void sp_show_fail(sp_show *show, const sp_error *err) {

@@ -140,7 +140,7 @@ static void add_span(batch *b, sp_row *row, size_t n) {
 static bool build_spans(batch *b, sp_error *err) {
     size_t budget = b->setup->plan->pass_tokens;
     b->n_spans = 0;
-    b->pass.prefill_tokens = b->pass.decode_tokens = 0;
+    b->pass.prefill_tokens = b->pass.decode_tokens = b->pass.new_tokens = 0;
     for (int is_prefill = 0; is_prefill <= 1; is_prefill++) {
         for (size_t i = 0; i < b->n_running && budget > 0; i++) {
             sp_row *row = b->running[i];
@@ -194,9 +194,10 @@ static bool take_results(batch *b, sp_error *err) {
         row->n_cached += b->spans[i].n_tokens;
         if (!b->spans[i].want_logits) continue;
         sp_error row_err = b->sample_errors[i];
-        if (row_err.code == SP_OK && sp_row_push(row, &b->samples[i], b->setup->stops, &row_err) &&
-            row->finish == SP_FINISH_NONE)
-            continue;
+        if (row_err.code == SP_OK && sp_row_push(row, &b->samples[i], b->setup->stops, &row_err)) {
+            b->pass.new_tokens++;
+            if (row->finish == SP_FINISH_NONE) continue;
+        }
         sp_row_code code = row_err.code == SP_OK ? SP_ROW_OK : SP_ROW_NUMERIC;
         remove_running(b, find_running(b, row));
         if (!give_back(b, row, code, row_err.text, err)) return false;

@@ -13,8 +13,9 @@
 typedef struct {
     uint64_t i_pass; /* from 1 */
     sp_pass_stats pass;
-    size_t n_rows; /* running in it */
-    size_t prefill_tokens, decode_tokens;
+    size_t n_rows;                        /* running in it */
+    size_t prefill_tokens, decode_tokens; /* that went in */
+    size_t new_tokens;                    /* that rows got */
 } sp_batch_pass;
 
 /* Where rows come from and go to. All are called on the caller's thread, between passes. */

@@ -126,8 +126,7 @@ static bool begin_writing(job *j, sp_error *err) {
 /* Everything so far is on the drive, now (force) or within a second; in-flight rows with the tokens they have. */
 static bool checkpoint(job *j, bool force) {
     sp_error *err = &j->late_err;
-    return sp_journal_tokens(j->journal, force, err) && sp_writer_sync(&j->results, force, err) &&
-           sp_journal_sync(j->journal, force, err);
+    return sp_journal_tokens(j->journal, force, err) && sp_journal_sync(j->journal, force, err);
 }
 
 /* ---- results ---- */
@@ -239,7 +238,7 @@ static void pass_done(void *ctx, const sp_batch_pass *pass, sp_row *const *runni
     result->bytes_read += pass->pass.bytes_read;
     result->wait_ns += pass->pass.wait_ns;
     result->prompt_tokens += pass->prefill_tokens;
-    result->new_tokens += pass->pass.n_logits;
+    result->new_tokens += pass->new_tokens;
     sp_job_progress progress = {
         .pass = pass,
         .n_done = result->n_done,
@@ -512,7 +511,7 @@ static bool finish(job *j, bool good, sp_error *err) {
     if (getrusage(RUSAGE_SELF, &usage) == 0) result->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
     if (!j->is_recorded) return good;
     bool is_done = good && !result->stopped;
-    bool kept = sp_writer_sync(&j->results, true, &end_err) && sp_journal_sync(j->journal, true, &end_err) &&
+    bool kept = sp_journal_sync(j->journal, true, &end_err) &&
                 write_manifest(j,
                                is_done ? "done"
                                : good  ? "stopped"

@@ -1,7 +1,6 @@
 /* Hashing of a model's small files. */
 #include "model/identity.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 
 #include "io/file.h"
 #include "model/gguf_file.h"
+#include "util/file.h"
 
 enum { CHUNK_BYTES = 1 << 16, PATH_BYTES = 4096 };
 
@@ -39,7 +39,7 @@ static bool hash_file(XXH3_state_t *state, const char *directory, const char *na
     if (n_path < 0 || (size_t)n_path >= sizeof path) return sp_fail(err, SP_ERR_INPUT, "%s: path too long", directory);
     struct stat st;
     int64_t n_bytes = stat(path, &st) == 0 ? (int64_t)st.st_size : -1;
-    if (n_bytes < 0 && errno != ENOENT) return sp_fail_errno(err, "%s", path);
+    if (n_bytes < 0 && !sp_file_is_absent(path)) return sp_fail_open(err, path);
     XXH3_128bits_update(state, name, strlen(name) + 1);
     XXH3_128bits_update(state, &n_bytes, sizeof n_bytes);
     return n_bytes < 0 || hash_content(state, path, err);

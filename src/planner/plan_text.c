@@ -1,10 +1,13 @@
 /* The plan in words and as JSON. */
+#include <string.h>
 #include <time.h>
 
 #include "kernels/ops.h"
 #include "planner/machine_file.h"
 #include "planner/plan.h"
 #include "util/units.h"
+
+enum { SHOWN_NAME_BYTES = 128 };
 
 static const char *const placement_names[] = {"auto", "resident", "stream"};
 
@@ -31,7 +34,8 @@ static bool add_when(const sp_machine *machine, sp_buf *out) {
 
 static bool first_line(const sp_model *model, const sp_machine *machine, const sp_plan *plan, sp_buf *out) {
     bool fits = plan->overhead_bytes + plan->weight_bytes + plan->activation_bytes <= plan->budget_bytes;
-    bool ok = sp_buf_printf(out, "%s ", model->name);
+    char name[SHOWN_NAME_BYTES];
+    bool ok = sp_buf_printf(out, "%s ", sp_printable(model->name, strlen(model->name), name, sizeof name));
     for (const char *c = model->dominant_format; *c; c++)
         ok = ok && sp_buf_char(out, *c >= 'A' && *c <= 'Z' ? (char)(*c + ('a' - 'A')) : *c);
     ok = ok && sp_buf_text(out, ", ") && add_bytes(plan->weight_bytes, out) &&

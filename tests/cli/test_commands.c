@@ -234,6 +234,42 @@ static void test_full_stdout_is_a_failure(void **state) {
     program_run_free(&run);
 }
 
+/* A file that cannot be looked at is a fault of the input, wherever it is met. */
+static void test_links_in_a_circle(void **state) {
+    (void)state;
+    static const char *const names[] = {"tokenizer_config.json",   "tokenizer.json",      "config.json",
+                                        "special_tokens_map.json", "chat_template.jinja", "generation_config.json",
+                                        "model.safetensors"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char command[600];
+        snprintf(command, sizeof command,
+                 "d=\"$SPILL_HOME/circle%zu\"; cp -r --no-preserve=mode " MODEL
+                 " \"$d\" && rm -f \"$d/%s\" && "
+                 "ln -s %s \"$d/%s\" && exec \"$SPILL\" run --limit 1 \"$d\" " ROWS,
+                 i, names[i], names[i], names[i]);
+        program_run run = run_shell(command, NULL);
+        if (run.status != 2 || !strstr(run.err, names[i]))
+            fail_msg("%s: status %d, err '%.300s'", names[i], run.status, run.err);
+        program_run_free(&run);
+    }
+    program_run run = run_shell("exec \"$SPILL\" tokenize \"$SPILL_HOME/circle0\" " ROWS, NULL);
+    assert_int_equal(run.status, 2);
+    program_run_free(&run);
+}
+
+/* A directory's name may hold any byte; what is shown of it stays on its line. */
+static void test_name_with_control_bytes(void **state) {
+    (void)state;
+    program_run run = run_shell("d=\"$SPILL_HOME/a\nb\033[2Jc\"; cp -r " MODEL
+                                " \"$d\" && "
+                                "\"$SPILL\" plan \"$d\" " ROWS " && exec \"$SPILL\" run --limit 1 \"$d\" " ROWS,
+                                NULL);
+    if (run.status != 0) fail_msg("%s", run.err);
+    assert_ptr_equal(strstr(run.out, "a\\x0ab\\x1b[2Jc bf16, "), run.out);
+    assert_non_null(strstr(run.err, "a\\x0ab\\x1b[2Jc bf16, "));
+    program_run_free(&run);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),
@@ -245,6 +281,8 @@ int main(void) {
         cmocka_unit_test(test_odd_names),
         cmocka_unit_test(test_json_is_all_that_json_says),
         cmocka_unit_test(test_full_stdout_is_a_failure),
+        cmocka_unit_test(test_links_in_a_circle),
+        cmocka_unit_test(test_name_with_control_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

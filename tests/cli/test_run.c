@@ -313,7 +313,8 @@ static void test_results_file_is_locked(void **state) {
 /* A results file that may not grow on ends in a whole line. */
 static void test_no_room_for_results(void **state) {
     (void)state;
-    program_run run = run_shell("ulimit -f 32; \"$SPILL\" run --quiet " MODEL " " ROWS " -o $SPILL_HOME/full", NULL);
+    program_run run =
+        run_shell("ulimit -f 32; \"$SPILL\" run --quiet --rows 2 " MODEL " " ROWS " -o $SPILL_HOME/full", NULL);
     assert_int_equal(run.status, 1);
     assert_non_null(strstr(run.err, ": File too large"));
     program_run_free(&run);
@@ -372,11 +373,35 @@ static void test_files_and_events(void **state) {
     program_run_free(&run);
 }
 
+/* A model that gives no numbers: its rows are errors, and got no token. */
+static void test_numeric_errors_are_no_tokens(void **state) {
+    (void)state;
+    program_run run = run_shell("d=\"$SPILL_HOME/nan\"; cp -r --no-preserve=mode " MODEL
+                                " \"$d\" && "
+                                "f=\"$d/model.safetensors\" && head -c 64 /dev/zero | tr '\\0' '\\377' | "
+                                "dd of=\"$f\" bs=1 conv=notrunc status=none seek=$(($(stat -c %s \"$f\") - 64)) && "
+                                "exec \"$SPILL\" run --json --limit 3 \"$d\" " ROWS " -o \"$SPILL_HOME/nan.jsonl\"",
+                                NULL);
+    assert_int_equal(run.status, 3);
+    assert_non_null(strstr(run.err, "\"errors\":3,\"prompt_tokens\":"));
+    assert_non_null(strstr(run.err, ",\"tokens\":0,\"seconds\":"));
+    program_run_free(&run);
+    run = run_shell("grep -c '\"numeric_error\"' \"$SPILL_HOME/nan.jsonl\"", NULL);
+    assert_int_equal(atoi(run.out), 3);
+    program_run_free(&run);
+}
+
 static void test_no_control_bytes_off_a_terminal(void **state) {
     (void)state;
     program_run run = run_spill("run --limit 3 " MODEL " " ROWS, NULL);
     assert_int_equal(run.status, 0);
-    for (const char *c = run.err; *c; c++) assert_true((unsigned char)*c >= 0x20 || *c == '\n');
+    size_t n_columns = 0;
+    for (const char *c = run.err; *c; c++) {
+        assert_true((unsigned char)*c >= 0x20 || *c == '\n');
+        if (n_columns == 0 && strncmp(c, "results: ", 9) == 0) break; /* a path: as long as it is */
+        n_columns = *c == '\n' ? 0 : n_columns + 1;
+        assert_true(n_columns <= 100);
+    }
     program_run_free(&run);
 }
 
@@ -394,6 +419,7 @@ int main(void) {
         cmocka_unit_test(test_no_room_for_results),
         cmocka_unit_test(test_stopped_from_outside),
         cmocka_unit_test(test_files_and_events),
+        cmocka_unit_test(test_numeric_errors_are_no_tokens),
         cmocka_unit_test(test_no_control_bytes_off_a_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
