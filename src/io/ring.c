@@ -14,9 +14,9 @@
 #include "util/clock.h"
 #include "util/size.h"
 
-/* DEPTH, REQUEST_BYTES: docs/decisions/002-direct-reads.md. MAX_PAUSE_SHIFT: the pause before a retry doubles from 1 ms
+/* MAX_PAUSE_SHIFT: the pause before a retry doubles from 1 ms
  * to 64 ms; a drive's driver has waited for seconds before it says EIO. */
-enum { DEPTH = 8, MAX_DEPTH = 1024, REQUEST_BYTES = 8 << 20, N_EXTENTS = 256, N_RETRIES = 4, MAX_PAUSE_SHIFT = 6 };
+enum { MAX_DEPTH = 1024, N_EXTENTS = 256, N_RETRIES = 4, MAX_PAUSE_SHIFT = 6 };
 
 /* Failures that may pass. */
 static const int transient[] = {EIO, EAGAIN, ENOMEM, ETIMEDOUT, EBUSY};
@@ -221,8 +221,8 @@ bool sp_ring_is_direct(const sp_ring *ring) {
 /* ---- open, start, close ---- */
 
 static void set_defaults(sp_ring_options *options) {
-    options->depth = sp_min_size(options->depth ? options->depth : DEPTH, MAX_DEPTH);
-    if (options->request_bytes == 0) options->request_bytes = REQUEST_BYTES;
+    options->depth = sp_min_size(options->depth ? options->depth : SP_RING_DEPTH, MAX_DEPTH);
+    if (options->request_bytes == 0) options->request_bytes = SP_RING_REQUEST_BYTES;
     if (options->n_extents == 0) options->n_extents = N_EXTENTS;
     if (options->n_retries == 0) options->n_retries = N_RETRIES;
 }

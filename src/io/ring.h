@@ -35,6 +35,10 @@ typedef enum {
     SP_RING_BACKEND_COUNT
 } sp_ring_backend;
 
+/* Requests in flight on a drive, and a request at most, where nothing else is asked for
+ * (docs/decisions/002-direct-reads.md). */
+enum { SP_RING_DEPTH = 12, SP_RING_REQUEST_BYTES = 8 << 20 };
+
 /* For tests: what one read of the system returned (bytes, or -errno) becomes what the ring sees. Called by readers. */
 typedef ssize_t sp_ring_tamper(void *ctx, size_t i_file, uint64_t offset_bytes, ssize_t result);
 
@@ -42,8 +46,8 @@ typedef ssize_t sp_ring_tamper(void *ctx, size_t i_file, uint64_t offset_bytes, 
 typedef struct {
     sp_ring_backend backend;
     bool cached;          /* through the page cache, whose pages stay: for files that are read once and fit memory */
-    size_t depth;         /* requests in flight on a drive (that many threads); default 8, at most 1024 */
-    size_t request_bytes; /* a request at most; default 8 MiB, rounded up to the alignment */
+    size_t depth;         /* requests in flight on a drive (that many threads), at most 1024 */
+    size_t request_bytes; /* a request at most, rounded up to the alignment */
     size_t n_extents;     /* extents under way at most; default 256 */
     size_t n_retries;     /* of one request that failed; default 4 */
     sp_ring_tamper *tamper;

@@ -6,7 +6,7 @@
 /* FFN_BLOCK_BYTES bounds gate and up; below it one block holds all. RING_BYTES_MAX: a ring hides the latency of what is
  * in flight, more of it hides nothing; BLOCK: slots and rows of the embedding are widened to blocks of the drive. */
 enum { FFN_BLOCK_BYTES = 16 << 20, CHUNK_RESIDENT_BYTES = 64 << 20, CHUNK_STREAM_BYTES = 16 << 20 };
-enum { RING_BYTES_MAX = 1000000000, RING_DEPTH = 8, RING_REQUEST_BYTES = 8 << 20, SLOTS_IN_USE = 4, SLOTS_MIN = 8 };
+enum { RING_BYTES_MAX = 1000000000, SLOTS_IN_USE = 4, SLOTS_MIN = 8 };
 enum { OVERHEAD_BYTES = 96 << 20, TABLES_BYTES = 4 << 20, N_VECTORS = 13, TILE = 64, LD = 16, BLOCK = 1 << 16 };
 
 static uint64_t ld_bytes(size_t n) { return (uint64_t)sp_round_up(n, LD) * sizeof(float); }
@@ -81,8 +81,8 @@ static size_t ffn_block(const sp_arch *arch, size_t pass_tokens) {
 
 /* Slots for all that is in flight on the drive, and for the chunks that products are using. */
 static void lay_out_ring(const sp_model *model, sp_plan *plan) {
-    size_t depth = plan->read_depth ? plan->read_depth : RING_DEPTH;
-    size_t request_bytes = plan->read_request_bytes ? plan->read_request_bytes : RING_REQUEST_BYTES;
+    size_t depth = plan->read_depth ? plan->read_depth : SP_RING_DEPTH;
+    size_t request_bytes = plan->read_request_bytes ? plan->read_request_bytes : SP_RING_REQUEST_BYTES;
     size_t row_bytes = sp_max_size(model->layers[0].down.row_bytes, model->head.row_bytes);
     size_t slot_bytes = sp_max_size(CHUNK_STREAM_BYTES, row_bytes) + 2 * BLOCK;
     size_t in_flight_bytes = sp_min_size(depth, RING_BYTES_MAX / request_bytes + 1) * request_bytes;
