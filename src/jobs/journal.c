@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "jobs/journal_format.h"
+#include "jobs/syncer.h"
 #include "util/clock.h"
 #include "util/size.h"
 
@@ -33,6 +34,7 @@ struct sp_journal {
     uint64_t n_bytes, compact_at_bytes;
     uint64_t written_ns, synced_ns;
     bool is_unsynced;
+    sp_syncer *syncer; /* NULL until a second has passed */
 };
 
 /* ---- records ---- */
@@ -116,11 +118,23 @@ static bool flush(sp_journal *journal, sp_error *err) {
     return good;
 }
 
+/* Results before the journal. */
+static bool sync_now(sp_journal *journal, sp_error *err) {
+    if (journal->syncer) {
+        sp_syncer_wait(journal->syncer);
+        if (!sp_syncer_check(journal->syncer, err)) return false;
+    }
+    if (!sp_writer_sync(journal->results, err)) return false;
+    bool is_unsynced = journal->is_unsynced;
+    journal->is_unsynced = false;
+    return !is_unsynced || fdatasync(journal->fd) == 0 || sp_fail_errno(err, "%s: syncing", journal->path);
+}
+
 /* Writes the journal anew with what is still needed. Results come first: a row leaves the journal only when its line
  * is on the drive. */
 static bool compact(sp_journal *journal, sp_error *err) {
     char part[4210];
-    if (!sp_writer_sync(journal->results, true, err)) return false;
+    if (!sync_now(journal, err)) return false;
     snprintf(part, sizeof part, "%s.part", journal->path);
     add_header(journal);
     if (journal->mark.n_bytes) add_mark(journal);
@@ -202,12 +216,16 @@ bool sp_journal_tokens(sp_journal *journal, bool force, sp_error *err) {
 }
 
 bool sp_journal_sync(sp_journal *journal, bool force, sp_error *err) {
-    if (!journal->is_unsynced) return true;
     uint64_t now = sp_clock_ns();
-    if (!force && now - journal->synced_ns < SYNC_NS) return true;
-    journal->synced_ns = now;
+    if (force) return sync_now(journal, err);
+    if (now - journal->synced_ns < SYNC_NS) return true;
+    if (!journal->syncer && !(journal->syncer = sp_syncer_new(err))) return false;
+    if (sp_syncer_is_busy(journal->syncer)) return true;
+    int fd = journal->is_unsynced ? journal->fd : -1;
     journal->is_unsynced = false;
-    return fdatasync(journal->fd) == 0 || sp_fail_errno(err, "%s: syncing", journal->path);
+    journal->synced_ns = now;
+    sp_syncer_begin(journal->syncer, sp_writer_take_unsynced(journal->results), fd);
+    return sp_syncer_check(journal->syncer, err);
 }
 
 bool sp_journal_finish(sp_journal *journal, sp_error *err) {
@@ -217,6 +235,7 @@ bool sp_journal_finish(sp_journal *journal, sp_error *err) {
 
 void sp_journal_close(sp_journal *journal) {
     if (!journal) return;
+    sp_syncer_free(journal->syncer);
     if (journal->fd >= 0) close(journal->fd);
     free(journal->flights);
     sp_buf_deinit(&journal->pending);

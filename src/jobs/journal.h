@@ -38,7 +38,8 @@ void sp_journal_land(sp_journal *journal);                     /* no row is in f
 bool sp_journal_input(sp_journal *journal, const sp_input_mark *mark, sp_error *err) SP_MUST_CHECK;
 /* Notes the new tokens of the rows in flight if some time has passed since the last time, or now when force. */
 bool sp_journal_tokens(sp_journal *journal, bool force, sp_error *err) SP_MUST_CHECK;
-/* Syncs what was written, if a second has passed since the last time, or now when force. */
+/* Puts results, then the journal on the drive: in the background when a second has passed since the last time, or at
+ * once when force. A failure in the background is told by a later call. */
 bool sp_journal_sync(sp_journal *journal, bool force, sp_error *err) SP_MUST_CHECK;
 /* The job is done: what is left is how far the input was read, for whoever asks for the same again. */
 bool sp_journal_finish(sp_journal *journal, sp_error *err) SP_MUST_CHECK;

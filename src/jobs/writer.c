@@ -9,14 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "util/clock.h"
-
-enum { SYNC_NS = 900000000 };
-
 static bool adopt(sp_writer *writer, int fd, const char *path, sp_error *err) {
     struct stat st;
     if (fstat(fd, &st) != 0) return sp_fail_errno(err, "%s", path);
-    *writer = (sp_writer){.fd = fd, .is_regular = S_ISREG(st.st_mode), .synced_ns = sp_clock_ns()};
+    *writer = (sp_writer){.fd = fd, .is_regular = S_ISREG(st.st_mode)};
     off_t at = writer->is_regular ? lseek(fd, 0, fcntl(fd, F_GETFL) & O_APPEND ? SEEK_END : SEEK_CUR) : 0;
     writer->end_bytes = at > 0 ? (uint64_t)at : 0;
     writer->path = strdup(path);
@@ -109,13 +105,15 @@ bool sp_writer_line(sp_writer *writer, const char *line, size_t n_bytes, sp_erro
     return true;
 }
 
-bool sp_writer_sync(sp_writer *writer, bool force, sp_error *err) {
-    if (writer->fd < 0 || !writer->is_regular || writer->n_unsynced == 0) return true;
-    uint64_t now = sp_clock_ns();
-    if (!force && now - writer->synced_ns < SYNC_NS) return true;
-    writer->synced_ns = now;
+int sp_writer_take_unsynced(sp_writer *writer) {
+    if (writer->fd < 0 || !writer->is_regular || writer->n_unsynced == 0) return -1;
     writer->n_unsynced = 0;
-    return fdatasync(writer->fd) == 0 || sp_fail_errno(err, "%s: syncing results", writer->path);
+    return writer->fd;
+}
+
+bool sp_writer_sync(sp_writer *writer, sp_error *err) {
+    int fd = sp_writer_take_unsynced(writer);
+    return fd < 0 || fdatasync(fd) == 0 || sp_fail_errno(err, "%s: syncing results", writer->path);
 }
 
 void sp_writer_close(sp_writer *writer) {

@@ -15,7 +15,7 @@ typedef struct {
     bool is_regular;          /* a file that can be synced and cut; else a pipe or a device */
     bool is_closed_by_reader; /* a write found the reader gone (EPIPE) */
     uint64_t end_bytes;       /* where the last whole line ends */
-    uint64_t synced_ns, n_unsynced;
+    uint64_t n_unsynced;
 } sp_writer;
 
 /* Opens path for appending, creating it, and locks it. A regular file that holds anything already or that another run
@@ -29,8 +29,10 @@ bool sp_writer_cut(sp_writer *writer, sp_error *err) SP_MUST_CHECK;
 bool sp_writer_open_fd(sp_writer *writer, int fd, const char *name, sp_error *err) SP_MUST_CHECK;
 /* One line with its LF. On failure a regular file is cut back to whole lines. */
 bool sp_writer_line(sp_writer *writer, const char *line, size_t n_bytes, sp_error *err) SP_MUST_CHECK;
-/* Syncs if a second has passed since the last time (or now, when force). */
-bool sp_writer_sync(sp_writer *writer, bool force, sp_error *err) SP_MUST_CHECK;
+/* Puts on the drive what is not there yet. */
+bool sp_writer_sync(sp_writer *writer, sp_error *err) SP_MUST_CHECK;
+/* For a caller who syncs: the descriptor if something is to be synced, which counts as synced from now on; else -1. */
+int sp_writer_take_unsynced(sp_writer *writer);
 void sp_writer_close(sp_writer *writer);
 
 #endif

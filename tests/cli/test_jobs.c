@@ -224,7 +224,7 @@ static void test_seen_from_outside(void **state) {
                "for i in 1 2 3 4 5 6 7 8; do sed \"s/custom_id\\\":\\\"/&$i/; s/max_tokens\\\":/&2/\" $D/rows.jsonl; "
                "done >$D/many.jsonl"));
     free(shell(0, "rm -rf $D/runs/*; " RUN "--rows 2 " MODEL " $D/many.jsonl -o $D/seen & p=$!;"
-                  "until [ -s $D/seen ]; do sleep 0.05; done;"
+                  "until [ -s $D/seen ] && ls $D/runs/*/progress.json >/dev/null 2>&1; do sleep 0.05; done;"
                   "\"$SPILL\" resume && exit 9; " RUN MODEL " $D/many.jsonl -o $D/seen && exit 9;"
                   "\"$SPILL\" status >$D/status.txt; grep -q running $D/status.txt || exit 8;"
                   "\"$SPILL\" status --json >$D/status.json; \"$SPILL\" runs --json >$D/runs.json;"
