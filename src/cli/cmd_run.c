@@ -82,6 +82,7 @@ static sp_job_options job_options(const sp_invocation *invocation) {
         .prompt = {.plain_text = invocation->options[SP_OPT_PLAIN_TEXT].given,
                    .now_s = count_or(invocation, SP_OPT_DATE, 0)},
         .echo_tokens = invocation->options[SP_OPT_ECHO_TOKENS].given,
+        .machine_path = invocation->options[SP_OPT_MACHINE].text,
         .stop_flag = &stop_requested,
     };
 }

@@ -4,7 +4,7 @@
  *
  *   rows    12 done, 32 in flight of 48            2 errors
  *   tokens  1,234 new (212/s), 9,800 prompt        pass 34: 0.15 s
- *   memory  1.2 GB   read 1.90 GB/s, waited 2%     00:42 so far, about 01:10 to go
+ *   memory  1.2 GB   read 1.90 GB/s, waited 2%     42 s so far, 1 m 02 s - 1 m 10 s to go
  *     capital     The capital of France is Par
  *     haiku       Waves upon the shore
  */
@@ -90,13 +90,15 @@ static void emit_plan(const sp_job_info *info) {
 
 static void emit_pass(const sp_job_progress *progress) {
     const sp_batch_pass *pass = progress->pass;
+    const sp_estimate *left = &progress->left;
     double seconds = (double)pass->pass.ns / 1e9;
-    emit(json_pack("{s:s,s:I,s:f,s:I,s:f,s:f,s:f,s:I,s:I,s:I,s:I}", "event", "pass", "pass", (json_int_t)pass->i_pass,
-                   "seconds", seconds, "bytes_read", (json_int_t)pass->pass.bytes_read, "read_bps",
-                   seconds > 0 ? (double)pass->pass.bytes_read / seconds : 0.0, "wait_seconds",
+    emit(json_pack("{s:s,s:I,s:f,s:I,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:{s:f,s:f,s:f}}", "event", "pass", "pass",
+                   (json_int_t)pass->i_pass, "seconds", seconds, "bytes_read", (json_int_t)pass->pass.bytes_read,
+                   "read_bps", seconds > 0 ? (double)pass->pass.bytes_read / seconds : 0.0, "wait_seconds",
                    (double)pass->pass.wait_ns / 1e9, "boundary_wait_seconds", (double)pass->pass.boundary_wait_ns / 1e9,
                    "rows", (json_int_t)pass->n_rows, "prefill_tokens", (json_int_t)pass->prefill_tokens,
-                   "decode_tokens", (json_int_t)pass->decode_tokens, "rss_bytes", (json_int_t)progress->rss_bytes));
+                   "decode_tokens", (json_int_t)pass->decode_tokens, "rss_bytes", (json_int_t)progress->rss_bytes,
+                   "eta_seconds", "low", left->low_s, "likely", left->likely_s, "high", left->high_s));
 }
 
 static void emit_row(const sp_job_row *row) {
@@ -172,15 +174,14 @@ static void block_row(sp_show *show, const sp_row *row) {
 }
 
 static void draw_block(sp_show *show, const sp_job_progress *progress) {
-    char total[32] = "", new_tokens[32], prompt_tokens[32], memory[32], elapsed[32], left[48] = "";
+    char total[32] = "", new_tokens[32], prompt_tokens[32], memory[32], elapsed[32], left[96] = "";
     const sp_pass_stats *pass = &progress->pass->pass;
     double seconds = progress->seconds > 0 ? progress->seconds : 1e-9, pass_s = (double)pass->ns / 1e9;
     if (progress->all_rows_known) snprintf(total, sizeof total, " of %zu", progress->n_rows_known);
-    if (progress->all_rows_known && progress->n_done > 0 && progress->n_done < progress->n_rows_known) {
-        char time[32];
-        double rows_left = (double)(progress->n_rows_known - progress->n_done);
-        snprintf(left, sizeof left, ", about %s to go",
-                 sp_units_time(seconds * rows_left / (double)progress->n_done, time));
+    if (progress->left.high_s > 0) {
+        char low[SP_UNITS_BYTES], high[SP_UNITS_BYTES];
+        snprintf(left, sizeof left, ", %s - %s to go", sp_units_time(progress->left.low_s, low),
+                 sp_units_time(progress->left.high_s, high));
     }
     clear(show);
     show->columns = terminal_columns();

@@ -32,6 +32,9 @@ bool sp_drive_find(const char *path, sp_drive *drive, sp_error *err) SP_MUST_CHE
 const char *sp_drive_advice(const sp_drive *drive);
 const char *sp_drive_kind_name(sp_drive_kind kind); /* "local", "memory", ... */
 
+/* The share of a file's bytes in the page cache, from a sample of places; 0 where that cannot be told. */
+double sp_drive_cached_share(const char *path);
+
 /* Sectors of 512 bytes that the device has read since the system started; 0 when it has no counter. */
 uint64_t sp_drive_sectors_read(const sp_drive *drive);
 

@@ -126,7 +126,12 @@ static size_t pages_of_spans(const batch *b) {
     return pages;
 }
 
-static void add_span(batch *b, sp_row *row, size_t n) {
+static void add_span(batch *b, sp_row *row, size_t n, bool is_prefill) {
+    double n_keys = (double)n * ((double)row->n_cached + 0.5 * ((double)n + 1)); /* seen by its tokens together */
+    *(is_prefill ? &b->pass.load.prefill_keys : &b->pass.load.decode_keys) += n_keys;
+    b->pass.load.n_tokens += n;
+    b->pass.load.n_logits += row->n_cached + n == n_tokens(row);
+    *(is_prefill ? &b->pass.prefill_tokens : &b->pass.decode_tokens) += n;
     b->span_rows[b->n_spans] = row;
     b->spans[b->n_spans++] = (sp_span){
         .seq = row->seq,
@@ -140,6 +145,7 @@ static void add_span(batch *b, sp_row *row, size_t n) {
 static bool build_spans(batch *b, sp_error *err) {
     size_t budget = b->setup->plan->pass_tokens;
     b->n_spans = 0;
+    b->pass.load = (sp_pass_load){0};
     b->pass.prefill_tokens = b->pass.decode_tokens = b->pass.new_tokens = 0;
     for (int is_prefill = 0; is_prefill <= 1; is_prefill++) {
         for (size_t i = 0; i < b->n_running && budget > 0; i++) {
@@ -162,9 +168,8 @@ static bool build_spans(batch *b, sp_error *err) {
                     return give_back(b, alone, SP_ROW_TOO_LONG, message, err);
                 }
             }
-            add_span(b, row, n);
+            add_span(b, row, n, is_prefill);
             budget -= n;
-            *(is_prefill ? &b->pass.prefill_tokens : &b->pass.decode_tokens) += n;
         }
     }
     return true;

@@ -13,6 +13,7 @@
 typedef struct {
     uint64_t i_pass; /* from 1 */
     sp_pass_stats pass;
+    sp_pass_load load;
     size_t n_rows;                        /* running in it */
     size_t prefill_tokens, decode_tokens; /* that went in */
     size_t new_tokens;                    /* that rows got */

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "jobs/forecast.h"
 #include "jobs/intake.h"
 #include "jobs/journal.h"
 #include "jobs/manifest.h"
@@ -41,6 +42,7 @@ typedef struct {
     sp_device *device;
     sp_plan_request request;
     sp_plan plan;
+    sp_forecast *forecast;
     char model_hash[SP_HASH_HEX_BYTES], content_hash[SP_HASH_HEX_BYTES]; /* content: empty until it is known */
 
     sp_intake intake;
@@ -182,6 +184,7 @@ static bool row_done(void *ctx, sp_row *row, sp_row_code code, const char *messa
         if (good) {
             j->result->n_done++;
             compare_expected(j, row);
+            sp_forecast_row(j->forecast, row);
             sp_job_row event = {.custom_id = row->request.custom_id,
                                 .n_tokens = row->n_new,
                                 .finish_reason = sp_finish_name(row->finish),
@@ -239,8 +242,10 @@ static void pass_done(void *ctx, const sp_batch_pass *pass, sp_row *const *runni
     result->wait_ns += pass->pass.wait_ns;
     result->prompt_tokens += pass->prefill_tokens;
     result->new_tokens += pass->new_tokens;
+    sp_forecast_pass(j->forecast, pass);
     sp_job_progress progress = {
         .pass = pass,
+        .left = sp_forecast_left(j->forecast, &j->intake, running, n_running),
         .n_done = result->n_done,
         .n_errors = result->n_errors,
         .n_running = n_running,
@@ -356,15 +361,22 @@ static bool plan_job(job *j, sp_error *err) {
         .placement = j->options->placement,
         .memory_bytes = j->options->memory_bytes,
         .rows_cap = j->options->rows_cap,
-        .n_rows = j->intake.n_queued,
-        .prompt_tokens = j->intake.queued_prompt_tokens,
-        .new_tokens = j->intake.queued_new_tokens,
         .row_tokens_max = j->intake.longest_row_tokens,
     };
     if (!j->intake.is_dry) {
         size_t n_tokens = sp_min_size(j->model->arch.n_positions, UNKNOWN_ROW_TOKENS);
         j->request.row_tokens_max = sp_max_size(j->intake.longest_row_tokens, n_tokens);
     }
+    const sp_forecast_setup setup = {.home = j->options->home,
+                                     .machine_path = j->options->machine_path,
+                                     .model = j->model,
+                                     .model_hash = j->model_hash,
+                                     .device = j->device,
+                                     .n_threads = sp_pool_n_threads(j->pool),
+                                     .input_path = j->options->input_path,
+                                     .limit = j->options->limit};
+    if (!sp_forecast_open(&setup, &j->intake, seconds_since(j->start_ns), &j->machine, &j->request, &j->forecast, err))
+        return false;
     if (sp_plan_build(j->model, &j->machine, &j->request, &j->plan, err)) return true;
     if (err->code == SP_ERR_MEMORY) err->code = SP_ERR_USAGE; /* too small a --memory, told before any work */
     return false;
@@ -439,6 +451,7 @@ static void close_job(job *j) {
     sp_writer_close(&j->results);
     sp_writer_close(&j->out);
     sp_buf_deinit(&j->line);
+    sp_forecast_close(j->forecast);
     sp_device_close(j->device);
     sp_pool_free(j->pool);
     sp_frontend_deinit(&j->frontend);
@@ -472,6 +485,7 @@ static bool content_known(void *ctx, const sp_hash *content, sp_error *err) {
 static bool run_batch(job *j, sp_error *err) {
     sp_engine *engine = sp_engine_open(j->model, &j->plan, j->device, err);
     if (!engine) return false;
+    sp_forecast_begin(j->forecast, &j->machine, &j->plan);
     sp_batch_setup setup = {
         .engine = engine,
         .device = j->device,

@@ -37,6 +37,8 @@ typedef struct {
     const char *disable_isa; /* $SPILL_DISABLE_ISA */
     sp_prompt_options prompt;
     bool echo_tokens;
+    /* sp_job_plan: the machine.json of another machine to plan for; NULL: this one */
+    const char *machine_path;
     const volatile sig_atomic_t *stop_flag; /* set from outside: stop before the next pass */
     sp_resume *resume;                      /* go on with this one; borrowed */
 } sp_job_options;
@@ -64,6 +66,7 @@ typedef struct {
     double seconds;
     uint64_t bytes_read, wait_ns, rss_bytes;
     sp_row *const *running; /* [n_running], for their text */
+    sp_estimate left;       /* seconds to go; 0: not known */
     size_t n_rows_known;
     bool all_rows_known;
 } sp_job_progress;
