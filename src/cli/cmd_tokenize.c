@@ -66,6 +66,10 @@ static bool one_row(tokenize *t, const sp_line *line, sp_error *row_err) {
     json_t *object = line->too_long ? NULL : sp_json_parse(line->text, line->n_bytes, "line", &ignored);
     const json_t *text = json_object_get(object, "text");
     bool is_text = json_is_string(text);
+    if (!is_text) {
+        json_decref(object); /* a line may have megabytes, and the request has its own tree */
+        object = NULL;
+    }
     sp_row_code code = sp_request_parse(&request, line, &defaults, &t->shape, is_text ? &ignored : row_err);
     sp_buf_clear(&t->line);
     sp_buf_text(&t->line, "{\"custom_id\":");

@@ -1,10 +1,10 @@
 /* Byte pair encoding of one word.
  *
- * Symbols form a linked list over an array; candidate merges wait in a binary heap ordered by (rank, position). A
- * merge kills at most two waiting candidates, which are recognised when they surface: the pair that now stands there
- * merges into something else. So a word of n symbols costs O(n log n), also when it is a megabyte of one letter. The
- * test for staleness compares the result alone, as the reference does: a candidate whose pair was replaced by another
- * pair with the same result is carried out at its old rank, and ids depend on that.
+ * Symbols stand in an array, each over the slots of what it was merged from; candidate merges wait in a binary heap
+ * ordered by (rank, position). A merge kills at most two waiting candidates, which are recognised when they surface:
+ * the pair that now stands there merges into something else. So a word of n symbols costs O(n log n), also when it is a
+ * megabyte of one letter. The test for staleness compares the result alone, as the reference does: a candidate whose
+ * pair was replaced by another pair with the same result is carried out at its old rank, and ids depend on that.
  *
  * A very long word's first candidates, one for each pair, would make a heap that no cache holds. They are known at the
  * start, so they are put in order by counting, and only what merges bring up later goes through the heap.
@@ -23,8 +23,16 @@
 #include "tokenizer/internal.h"
 #include "util/size.h"
 
-#define NONE UINT32_MAX                      /* no rank, no merge, a symbol that is no token */
-#define DEAD (UINT32_MAX - 1)                /* a symbol that was merged into its left neighbour */
+#define NONE UINT32_MAX /* no rank, no merge */
+
+/* A word's symbols take four bytes each, with no links between them. A symbol that was merged covers the slots of what
+ * it came from: the first holds its id and WIDE, the second and the last (maybe the same) hold how many they are, so
+ * that both neighbours can step over it.
+ *
+ *   [ id | WIDE ] [ DEAD | 4 ] [ DEAD ] [ DEAD | 4 ] [ id of the next ] */
+#define DEAD 0x80000000u                     /* covered by a symbol to the left */
+#define WIDE 0x40000000u                     /* covers more than its own slot */
+#define UNKNOWN 0x3fffffffu                  /* by_score: text that is no token */
 static const char marker[] = "\xe2\x96\x81"; /* U+2581 */
 enum {
     MARKER_BYTES = 3,
@@ -191,7 +199,7 @@ static bool reserve_symbols(word *w, size_t n) {
     sp_encoder *e = w->e;
     if (n > e->room_symbols) {
         size_t room = sp_max_size(sp_max_size(64, n), e->room_symbols * 2);
-        sp_symbol *symbols = realloc(e->symbols, room * sizeof *symbols);
+        uint32_t *symbols = realloc(e->symbols, room * sizeof *symbols);
         if (!symbols) return sp_fail(e->err, SP_ERR_MEMORY, "no memory for %zu symbols of one word", room);
         e->symbols = symbols;
         e->room_symbols = room;
@@ -207,21 +215,41 @@ static bool reserve_symbols(word *w, size_t n) {
 
 static void add_symbol(word *w, uint32_t id, size_t begin) {
     uint32_t n = (uint32_t)w->n_symbols++;
-    w->e->symbols[n] = (sp_symbol){.id = id, .prev = n - 1, .next = n + 1};
+    w->e->symbols[n] = id;
     if (w->bpe->by_score) w->e->begins[n] = (uint32_t)begin;
+}
+
+static uint32_t symbol_id(const word *w, uint32_t n) { return w->e->symbols[n] & ~WIDE; }
+
+static uint32_t symbol_after(const word *w, uint32_t n) {
+    const uint32_t *symbols = w->e->symbols;
+    return n + (symbols[n] & WIDE ? symbols[n + 1] & ~DEAD : 1);
+}
+
+/* n > 0. */
+static uint32_t symbol_before(const word *w, uint32_t n) {
+    uint32_t last = w->e->symbols[n - 1];
+    return n - (last & DEAD ? last & ~DEAD : 1);
+}
+
+/* Symbol n takes in the one after it. */
+static void join_symbols(word *w, uint32_t n, uint32_t merged) {
+    uint32_t *symbols = w->e->symbols, right = symbol_after(w, n), end = symbol_after(w, right);
+    symbols[right] = DEAD;
+    symbols[n] = merged | WIDE;
+    symbols[n + 1] = symbols[end - 1] = DEAD | (end - n);
 }
 
 /* by_score: where the text of symbol n ends. */
 static size_t symbol_end(const word *w, uint32_t n) {
-    uint32_t next = w->e->symbols[n].next;
+    uint32_t next = symbol_after(w, n);
     return next < w->n_symbols ? w->e->begins[next] : w->n_bytes;
 }
 
 /* When symbols a and b merge, and into what; NONE if they do not. */
 static uint32_t find_merge(const word *w, uint32_t a, uint32_t b, uint32_t *merged) {
-    const sp_symbol *symbols = w->e->symbols;
     if (!w->bpe->by_score) {
-        const sp_merge *m = &w->bpe->slots[merge_slot(w->bpe, symbols[a].id, symbols[b].id)];
+        const sp_merge *m = &w->bpe->slots[merge_slot(w->bpe, symbol_id(w, a), symbol_id(w, b))];
         *merged = m->merged;
         return m->left == NONE ? NONE : m->rank;
     }
@@ -274,9 +302,10 @@ static bool next_candidate(word *w, uint64_t *key) {
 /* Whether the candidate still stands: its symbols are there, and merge into what they did. Of two results that share a
  * score's rank, either one's turn is now. */
 static bool still_merges(const word *w, uint32_t pos, uint32_t rank, uint32_t *merged) {
-    const sp_symbol *left = &w->e->symbols[pos];
-    if (left->id == DEAD || left->next >= w->n_symbols) return false;
-    uint32_t now = find_merge(w, pos, left->next, merged);
+    if (w->e->symbols[pos] & DEAD) return false;
+    uint32_t next = symbol_after(w, pos);
+    if (next >= w->n_symbols) return false;
+    uint32_t now = find_merge(w, pos, next, merged);
     if (now == NONE) return false;
     return w->bpe->by_score ? now == rank : *merged == w->bpe->results[rank];
 }
@@ -294,13 +323,10 @@ static bool merge_all(word *w) {
     for (uint64_t key; next_candidate(w, &key);) {
         uint32_t pos = (uint32_t)key, merged;
         if (!still_merges(w, pos, (uint32_t)(key >> 32), &merged)) continue;
-        sp_symbol *left = &e->symbols[pos], *right = &e->symbols[left->next];
-        left->id = merged;
-        left->next = right->next;
-        right->id = DEAD;
-        if (left->next < n) e->symbols[left->next].prev = pos;
-        if (left->prev < n && !propose(w, left->prev, pos)) return false;
-        if (left->next < n && !propose(w, pos, left->next)) return false;
+        join_symbols(w, pos, merged);
+        uint32_t next = symbol_after(w, pos);
+        if (pos > 0 && !propose(w, symbol_before(w, pos), pos)) return false;
+        if (next < n && !propose(w, pos, next)) return false;
     }
     return true;
 }
@@ -336,7 +362,7 @@ static bool add_symbols(word *w) {
             unknown = false;
             add_symbol(w, (uint32_t)id, i);
         } else if (bpe->by_score) {
-            add_symbol(w, NONE, i);
+            add_symbol(w, UNKNOWN, i);
         } else if (!add_fallback(w, i, step)) {
             if (bpe->unk_id == SP_UNK_ABSENT)
                 return sp_fail(w->e->err, SP_ERR_INPUT,
@@ -370,9 +396,9 @@ static bool encode_word(sp_encoder *e, const char *text, size_t n_bytes) {
         if (id >= 0) return sp_encoder_push(e, &id, 1);
     }
     bool ok = add_symbols(&w) && merge_all(&w);
-    for (uint32_t i = 0; ok && i < w.n_symbols; i = e->symbols[i].next) {
-        int32_t id = (int32_t)e->symbols[i].id;
-        ok = e->symbols[i].id == NONE ? push_leftover(&w, i) : sp_encoder_push(e, &id, 1);
+    for (uint32_t i = 0; ok && i < w.n_symbols; i = symbol_after(&w, i)) {
+        int32_t id = (int32_t)symbol_id(&w, i);
+        ok = symbol_id(&w, i) == UNKNOWN ? push_leftover(&w, i) : sp_encoder_push(e, &id, 1);
     }
     free(w.sorted);
     free(w.ends);

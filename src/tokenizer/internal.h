@@ -107,10 +107,6 @@ bool sp_tokenizer_match_added(sp_tokenizer *t, sp_added_token token, sp_error *e
 /* ---- one call of encode (encode.c) ---- */
 
 typedef struct {
-    uint32_t id;         /* or one of bpe.c's marks: no token (by_score only), merged into the left neighbour */
-    uint32_t prev, next; /* symbol numbers; the number of symbols or more: none */
-} sp_symbol;
-typedef struct {
     uint32_t hash, n_bytes;
     size_t at, first_id;
     uint32_t n_ids; /* 0: free */
@@ -127,7 +123,7 @@ typedef struct {
     sp_buf shadow_text; /* used once a stand-in was needed */
     bool shadowed;
     sp_matcher *matcher;
-    sp_symbol *symbols;
+    uint32_t *symbols; /* of the word at hand; bpe.c has their form */
     size_t room_symbols;
     uint64_t *heap; /* waiting merges: rank << 32 | symbol number */
     size_t n_heap, room_heap;
