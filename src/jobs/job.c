@@ -17,6 +17,7 @@
 #include "jobs/intake.h"
 #include "jobs/journal.h"
 #include "jobs/manifest.h"
+#include "jobs/output.h"
 #include "jobs/progress.h"
 #include "jobs/result.h"
 #include "jobs/resume.h"
@@ -297,37 +298,10 @@ static void set_context(job *j) {
     };
 }
 
-static bool same_file(const char *a, const char *b) {
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-static bool same_as_open(const char *path, int fd) {
-    struct stat x, y;
-    return stat(path, &x) == 0 && fstat(fd, &y) == 0 && S_ISREG(y.st_mode) && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
-}
-
-/* The input must not grow by the results: neither rows.jsonl >> rows.jsonl nor "-" from the file that stdout is. */
-static bool check_stdout(const job *j, sp_error *err) {
-    const char *input = j->options->input_path;
-    if (!j->options->to_stdout) return true;
-    bool is_input = same_as_open(strcmp(input, "-") == 0 ? "/dev/stdin" : input, STDOUT_FILENO);
-    for (size_t i = 0; i < j->model->n_files; i++) is_input |= same_as_open(j->model->files[i].path, STDOUT_FILENO);
-    return !is_input || sp_fail(err, SP_ERR_USAGE, "stdout: is a file that this run reads; name another file with -o");
-}
-
-/* -o must not name something that the job reads. */
 static bool check_output(const job *j, sp_error *err) {
-    const char *output = j->options->output_path;
-    if (!check_stdout(j, err)) return false;
-    if (!output) return true;
-    if (same_file(output, strcmp(j->options->input_path, "-") == 0 ? "/dev/stdin" : j->options->input_path))
-        return sp_fail(err, SP_ERR_USAGE, "%s: is the input; name another file with -o", output);
-    for (size_t i = 0; i < j->model->n_files; i++)
-        if (same_file(output, j->model->files[i].path))
-            return sp_fail(err, SP_ERR_USAGE, "%s: is a file of the model; name another file with -o", output);
-    return true;
+    const sp_job_options *options = j->options;
+    sp_output output = {.path = options->output_path, .to_stdout = options->to_stdout};
+    return sp_output_check(&output, options->input_path, j->model, err);
 }
 
 /* The run that this one goes on with, if there is one. Results that are still empty bind nobody: then whatever differs

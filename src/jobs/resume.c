@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "jobs/manifest.h"
+#include "jobs/output.h"
 #include "jobs/results_read.h"
 
 void sp_resume_close(sp_resume *resume) {
@@ -96,11 +97,6 @@ sp_resume *sp_resume_by_id(const char *home, const char *id, sp_error *err) {
     return good ? load(&rundir, err) : NULL;
 }
 
-static bool same_file(const char *a, const char *b) {
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 /* The newest job whose results file is output; NULL when there is none. */
 static sp_resume *writer_of(const char *home, const char *output, sp_error *err) {
     char **ids;
@@ -112,7 +108,7 @@ static sp_resume *writer_of(const char *home, const char *output, sp_error *err)
         sp_error ignored = {0};
         json_t *manifest =
             sp_rundir_open(&rundir, home, ids[i], &ignored) ? sp_rundir_load_manifest(&rundir, &ignored) : NULL;
-        bool is_it = manifest && same_file(output, text_of(manifest, NULL, "results"));
+        bool is_it = manifest && sp_output_is_same_file(output, text_of(manifest, NULL, "results"));
         json_decref(manifest);
         if (!is_it) continue;
         resume = load(&rundir, err);
@@ -134,7 +130,7 @@ bool sp_resume_by_output(const char *home, const char *output, sp_resume **found
         *found = writer_of(home, output, err);
     } else if (sp_rundir_open(&rundir, home, id, &ignored)) {
         *found = load(&rundir, err);
-        bool is_its = *found && same_file(output, (*found)->results_path);
+        bool is_its = *found && sp_output_is_same_file(output, (*found)->results_path);
         if (*found && !is_its) {
             sp_fail(err, SP_ERR_USAGE, "%s: holds results of run %s, which writes to %s; name another file with -o",
                     output, id, (*found)->results_path);
