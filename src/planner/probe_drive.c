@@ -42,15 +42,16 @@ typedef struct {
 
 /* The cheaper of two equals comes first. */
 static const setting settings[] = {
-    {SP_RING_URING, 4, 1 << 20},    {SP_RING_URING, 8, 1 << 20},   {SP_RING_URING, 16, 1 << 20},
-    {SP_RING_URING, 2, 8 << 20},    {SP_RING_URING, 4, 4 << 20},   {SP_RING_URING, 4, 8 << 20},
-    {SP_RING_URING, 8, 8 << 20},    {SP_RING_URING, 16, 8 << 20},  {SP_RING_THREADS, 4, 1 << 20},
-    {SP_RING_THREADS, 16, 1 << 20}, {SP_RING_THREADS, 4, 8 << 20}, {SP_RING_THREADS, 4, 4 << 20},
+    {SP_RING_URING, 4, 1 << 20},   {SP_RING_URING, 8, 1 << 20},    {SP_RING_URING, 16, 1 << 20},
+    {SP_RING_URING, 2, 8 << 20},   {SP_RING_URING, 4, 4 << 20},    {SP_RING_URING, 4, 8 << 20},
+    {SP_RING_URING, 8, 8 << 20},   {SP_RING_URING, 12, 8 << 20},   {SP_RING_URING, 16, 8 << 20},
+    {SP_RING_THREADS, 4, 1 << 20}, {SP_RING_THREADS, 16, 1 << 20}, {SP_RING_THREADS, 12, 8 << 20},
+    {SP_RING_THREADS, 4, 8 << 20}, {SP_RING_THREADS, 4, 4 << 20},
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
-/* A quick probe: the usual best of each backend, then the better one until the time is up. */
-enum { QUICK_REQUEST_BYTES = 8 << 20, QUICK_DEPTH = 8, QUICK_THREADS = 4, QUICK_REPEAT_EXTENTS = 2 };
+/* A quick probe: what runs use unless told otherwise, with each backend, then the better one until the time is up. */
+enum { QUICK_REPEAT_EXTENTS = 2 };
 static const double round_default_s = 0.4, round_quick_s = 0.2, quick_s = 1.2;
 
 typedef struct {
@@ -214,8 +215,7 @@ static bool get_memory(probe *p, sp_error *err) {
 
 static bool is_tried(const probe *p, const setting *s) {
     if (!p->options->quick) return true;
-    return s->request_bytes == QUICK_REQUEST_BYTES &&
-           s->depth == (s->backend == SP_RING_THREADS ? QUICK_THREADS : QUICK_DEPTH);
+    return s->request_bytes == SP_RING_REQUEST_BYTES && s->depth == SP_RING_DEPTH;
 }
 
 /* Reads places from first on for so many seconds, or n_max of them; bytes per second. They wrap around. */
