@@ -124,6 +124,20 @@ static void no_plan_is_exceeded(void **state) {
     }
 }
 
+/* ---- a long row ---- */
+
+/* 20 MB of one letter are one word of as many symbols: program, text, word and answer fit in 500 MB of addresses. */
+static void a_long_word_takes_little(void **state) {
+    (void)state;
+    program_run run = run_shell(
+        "{ printf '{\"prompt\":\"'; head -c 20000000 /dev/zero | tr '\\0' a; echo '\"}'; } >"
+        "\"$SPILL_HOME/long.jsonl\" && ulimit -v 500000 && "
+        "exec \"$SPILL\" tokenize models/fields \"$SPILL_HOME/long.jsonl\" >/dev/null",
+        NULL);
+    if (run.status != 0) fail_msg("status %d, %s", run.status, run.err);
+    program_run_free(&run);
+}
+
 /* ---- a real limit ---- */
 
 /* A new cgroup with this limit, by its path; NULL where none can be made. */
@@ -167,6 +181,7 @@ static void a_cgroup_kills_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_plan_is_exceeded),
+        cmocka_unit_test(a_long_word_takes_little),
         cmocka_unit_test(a_cgroup_kills_nothing),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
