@@ -46,7 +46,7 @@ check() {
     dir=$1 device=$(backing_of "$1")
     file=$(find "$dir" -type f -size +64M | head -1)
     [ -n "$file" ] || fail "$dir: no file of more than 64 MB to read"
-    for i in 1 2; do
+    for _ in 1 2; do
         before=$(sectors_read "$device")
         dd if="$file" of=/dev/null bs=1M count=64 iflag=direct status=none
         mb=$((($(sectors_read "$device") - before) / 2048))
