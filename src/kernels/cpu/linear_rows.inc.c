@@ -376,7 +376,11 @@ static void panel_form(const sp_format *format, void *w, size_t k, void *scratch
     source src = {.n_blocks = k / BLOCK};
     for (size_t r = 0; r < TILE_ROWS; r++) {
         uint8_t *row = (uint8_t *)scratch + r * stride;
-        sp_dequantize_bf16(&ISA_QUANT, format->id, (const uint8_t *)w + r * row_bytes, k, (sp_bf16 *)(void *)row);
+        const uint8_t *from = (const uint8_t *)w + r * row_bytes;
+        if (format->id == SP_FMT_BF16)
+            memcpy(row, from, row_bytes);
+        else
+            sp_dequantize_bf16(&ISA_QUANT, format->id, from, k, (sp_bf16 *)(void *)row);
         src.rows[r] = row;
     }
     for (size_t v = 0; v < TILE_VECTORS; v++) panel_tighten(&src, v, w);
