@@ -2,7 +2,7 @@
  * lines of A by 16 of B, so a tile that accumulates over the blocks in turn needs nothing else (docs/DESIGN.md,
  * Numerics). A has lines of 32 columns, B of 16 pairs; which operand is which is ours to choose, for a product of two
  * numbers is the same both ways. Two tiles of each are multiplied at once, so that four products (64 cycles) pay for
- * four tile loads.
+ * four tile loads: 32 cycles from L1, and as many again for each two that come from L2.
  *
  *     up to 32 tokens: A = weights as they lie on disk           more: A = tokens
  *                      B = tokens, in pairs of columns                 B = weights, interleaved in a panel
@@ -21,7 +21,14 @@
  *         for each 32 rows                       interleaved into the panel
  *             for each 32 tokens: 4 tiles of C
  *
- * while the rows that come next, and the next chunk of the tokens, are fetched into L2. */
+ * while the rows that come next, and the next chunk of the tokens, are fetched into L2. Tokens are read past L1
+ * (TILELOADDT1), where they would push out the panel; fetching them into L1 ahead of their loads costs more than it
+ * saves.
+ *
+ * On shared machines a core is at times slow at tiles and at nothing else, by all signs while its other hyperthread is
+ * at work: tile instructions that follow each other closely then hold each other up, and a product takes 40 cycles, or
+ * 24 with other instructions in between. So loads come together and a few NOPs go between the products; they cost
+ * nothing while the core is ours alone (bench/RESULTS.md, AMX). */
 #include <immintrin.h>
 #include <string.h>
 
@@ -42,7 +49,6 @@ enum {
     STRIP_ROWS = 256,  /* rows that share a chunk of the tokens in L2 */
     SPAN_TOKENS = 512, /* and tokens: their C is 512 KB of a 2 MB L2, their chunk as much */
     FAR_BYTES = 2048,  /* prefetch distance along a row, into L2, as in linear_rows.inc.c */
-    NEAR_BLOCKS = 2,   /* and through the tokens' tiles, from L2 into L1 */
     C_STRIDE = PAIR * sizeof(float),
 };
 
@@ -162,14 +168,22 @@ static inline void fetch(const ahead *next, size_t b) {
     for (size_t i = 0; i < next->n_lines; i++, line += LINE_BYTES) __builtin_prefetch(line, 0, 2);
 }
 
-static inline void fetch_near(const uint8_t *tile) {
-    for (size_t i = 0; i < SIDE; i++) __builtin_prefetch(tile + i * LINE_BYTES, 0, 3);
-}
+/* Between tile instructions; see above. 8 do as well, 64 take time themselves. */
+static inline void space(void) { __asm__ volatile(".rept 16\n\tnop\n\t.endr"); }
 
-/* sums[32][32] (+)= A B over n_blocks; second tiles only where they are there. near: A comes from L2.
+#define LOAD_A(tile, from, stride)                  \
+    do {                                            \
+        if (past_l1)                                \
+            _tile_stream_loadd(tile, from, stride); \
+        else                                        \
+            _tile_loadd(tile, from, stride);        \
+    } while (0)
+
+/* sums[32][32] (+)= A B over n_blocks; second tiles only where they are there. past_l1: A comes from L2 and is
+ * not to stay in L1.
  * NOLINTNEXTLINE(readability-function-size): a kernel body, of which the last three make six */
 ALWAYS_INLINE void product(const operand *a, const operand *b, size_t n_blocks, bool first, const ahead *next,
-                           float *sums, const bool two_a, const bool two_b, const bool near) {
+                           float *sums, const bool two_a, const bool two_b, const bool past_l1) {
     float *sums_1 = sums + SIDE * PAIR;
     __asm__ volatile("" ::: "memory"); /* GCC 12 does not know what tile loads read */
     if (first) {
@@ -185,20 +199,19 @@ ALWAYS_INLINE void product(const operand *a, const operand *b, size_t n_blocks, 
     }
     const uint8_t *a0 = a->first[0], *a1 = a->first[1], *b0 = b->first[0], *b1 = b->first[1];
     for (size_t i = 0; i < n_blocks; i++) {
-        _tile_loadd(4, a0, a->stride[0]);
+        LOAD_A(4, a0, a->stride[0]);
         _tile_loadd(6, b0, b->stride[0]);
+        space();
+        if (two_b) _tile_loadd(7, b1, b->stride[1]);
+        if (two_a) LOAD_A(5, a1, a->stride[1]);
+        space();
         _tile_dpbf16ps(0, 4, 6);
-        if (two_b) {
-            _tile_loadd(7, b1, b->stride[1]);
-            _tile_dpbf16ps(1, 4, 7);
-        }
-        if (two_a) {
-            _tile_loadd(5, a1, a->stride[1]);
-            _tile_dpbf16ps(2, 5, 6);
-            if (two_b) _tile_dpbf16ps(3, 5, 7);
-        }
-        if (near) fetch_near(a0 + NEAR_BLOCKS * a->step[0]);
-        if (near && two_a) fetch_near(a1 + NEAR_BLOCKS * a->step[1]);
+        space();
+        if (two_b) _tile_dpbf16ps(1, 4, 7);
+        space();
+        if (two_a) _tile_dpbf16ps(2, 5, 6);
+        space();
+        if (two_a && two_b) _tile_dpbf16ps(3, 5, 7);
         fetch(next, i);
         a0 += a->step[0];
         a1 += a->step[1];
@@ -407,12 +420,13 @@ static void many_strip(const span_run *run, size_t row0, size_t row1) {
                                 .block_bytes = run->block_bytes};
             many_chunk(run, row, n_rows, k0, i * n_lines, n_lines, next, sums + i * sums_of_pair);
         }
-    for (size_t row = row0; row < row1; row += PAIR, sums += sums_of_pair)
-        for (size_t t = run->token0; t < run->token1; t++) {
-            const float *c = sums + (t - run->token0) * PAIR;
+    /* a token's run of y at a time: tokens are pages apart */
+    for (size_t t = run->token0; t < run->token1; t++) {
+        const float *c = run->scratch->sums + (t - run->token0) * PAIR;
+        for (size_t row = row0; row < row1; row += PAIR, c += sums_of_pair)
             for (size_t r = row; r < sp_min_size(row + PAIR, row1); r += SIDE)
                 leave(job, t, r, sp_min_size(SIDE, row1 - r), _mm512_load_ps(c + (r - row)));
-        }
+    }
 }
 
 static void run(sp_mode mode, const sp_linear *job, const sp_linear_part *part, const void *packed, size_t n_tokens,
