@@ -2,7 +2,7 @@
  * lines of A by 16 of B, so a tile that accumulates over the blocks in turn needs nothing else (docs/DESIGN.md,
  * Numerics). A has lines of 32 columns, B of 16 pairs; which operand is which is ours to choose, for a product of two
  * numbers is the same both ways. Two tiles of each are multiplied at once, so that four products (64 cycles) pay for
- * four tile loads: 32 cycles from L1, and as many again for each two that come from L2.
+ * four tile loads: 32 cycles from L1, 50 when two of them come from L2.
  *
  *     up to 32 tokens: A = weights as they lie on disk           more: A = tokens
  *                      B = tokens, in pairs of columns                 B = weights, interleaved in a panel
