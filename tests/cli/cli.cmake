@@ -6,6 +6,9 @@ foreach(name commands run jobs)
   set_tests_properties(test_${name} PROPERTIES ENVIRONMENT "SPILL=$<TARGET_FILE:spill>")
   add_dependencies(test_${name} spill)
 endforeach()
+if(SPILL_SANITIZE)
+  target_compile_definitions(test_run PRIVATE SP_SANITIZED)
+endif()
 
 # Kills and drives that fail; a library of faults is preloaded, a sanitizer's runtime would want to be first.
 add_executable(check_failures ${CMAKE_SOURCE_DIR}/tests/cli/check_failures.c ${CMAKE_SOURCE_DIR}/tests/cli/program.c)

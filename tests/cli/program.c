@@ -37,13 +37,16 @@ const char *scratch_dir(void) {
 }
 
 const char *scratch_file(const char *name, const char *text) {
+    static char *paths[64]; /* live as long as the process */
+    static size_t n_paths;
     char *path;
-    REQUIRE(asprintf(&path, "%s/%s", scratch_dir(), name) > 0);
+    REQUIRE(n_paths < sizeof paths / sizeof *paths && asprintf(&path, "%s/%s", scratch_dir(), name) > 0);
+    paths[n_paths++] = path;
     FILE *file = fopen(path, "wb");
     REQUIRE(file != NULL);
     fputs(text, file);
     REQUIRE(fclose(file) == 0);
-    return path; /* lives as long as the process */
+    return path;
 }
 
 typedef struct {
