@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include "cli/opts.h"
+#include "io/ring.h"
 #include "jobs/rundir.h"
 #include "kernels/device.h"
 #include "planner/machine.h"
+#include "planner/machine_file.h"
 #include "util/json.h"
 #include "util/units.h"
 #include "util/version.h"
@@ -117,6 +119,76 @@ static void find_home(report *r) {
     }
 }
 
+/* io_uring is the faster reader, threads do where a container forbids it. */
+static void find_reader(report *r) {
+    const char *const self = "/proc/self/exe";
+    sp_error err = {0};
+    sp_ring *ring = sp_ring_open(&self, 1, &(sp_ring_options){.backend = SP_RING_URING}, &err);
+    bool has_uring = ring && sp_ring_start(ring, NULL, 0, &err);
+    sp_ring_close(ring);
+    if (r->json)
+        json_object_set_new(r->json, "io_uring", json_boolean(has_uring));
+    else
+        say("reading", has_uring ? "io_uring" : "threads: io_uring is not allowed here");
+}
+
+static void find_drives(report *r, const sp_machine_file *known) {
+    char line[600], rate[SP_UNITS_BYTES];
+    json_t *drives = json_array();
+    for (size_t i = 0; i < known->n_drives; i++) {
+        const sp_machine_drive *drive = &known->drives[i];
+        snprintf(line, sizeof line, "%s: %s/s", drive->mount, sp_units_bytes((uint64_t)drive->read_bps, rate));
+        if (!r->json) say("drive", drive->read_bps > 0 ? line : drive->note);
+        json_array_append_new(
+            drives, json_pack("{s:o, s:f}", "mount", sp_json_text(drive->mount), "read_bps", drive->read_bps));
+    }
+    if (!r->json && known->n_drives == 0)
+        say("drive", "not measured yet: spill probe DIR does, and so does the first run that streams from it");
+    if (r->json)
+        json_object_set_new(r->json, "drives", drives);
+    else
+        json_decref(drives);
+}
+
+/* What runs here, in terms of bf16 weights: the room that the program and rows want is taken off. */
+static void find_models(report *r, const sp_machine *machine, const sp_machine_file *known) {
+    static const double big_bytes = 141e9, room_bytes = 1e9; /* a model of 70 billion weights */
+    double resident = ((double)machine->limit_bytes * 0.75 - room_bytes) / 2;
+    double disk_bps = known->n_drives > 0 ? known->drives[0].read_bps : 0;
+    if (resident < 0) resident = 0;
+    if (r->json) {
+        json_object_set_new(r->json, "resident_params_max", json_integer((json_int_t)resident));
+        return;
+    }
+    char line[200], pass[SP_UNITS_BYTES];
+    int n =
+        snprintf(line, sizeof line, "up to about %.1f billion weights in bf16 stay in memory, larger ones are streamed",
+                 resident / 1e9);
+    if (disk_bps > 0)
+        snprintf(line + n, sizeof line - (size_t)n, "; a pass over 70 billion takes %s",
+                 sp_units_time(big_bytes / disk_bps, pass));
+    say("models", line);
+}
+
+/* What spill probe or a run has measured here; nothing when there is no such file. */
+static void find_measured(report *r, const sp_machine *machine) {
+    char home[PATH_BYTES - 16], path[PATH_BYTES];
+    sp_error err = {0};
+    sp_machine_file *known = calloc(1, sizeof *known);
+    SP_CHECK(known != NULL);
+    if (sp_home_path(NULL, home, sizeof home, &err)) {
+        snprintf(path, sizeof path, "%s/machine.json", home);
+        if (access(path, F_OK) == 0 && !sp_machine_file_load(path, known, &err)) {
+            problem(r, err.text);
+            *known = (sp_machine_file){0};
+        }
+    }
+    find_reader(r);
+    find_drives(r, known);
+    find_models(r, machine, known);
+    free(known);
+}
+
 int sp_cmd_doctor(const sp_invocation *invocation) {
     sp_error err = {0};
     sp_machine machine;
@@ -128,6 +200,7 @@ int sp_cmd_doctor(const sp_invocation *invocation) {
     find_processor(&r, &machine);
     find_memory(&r, &machine);
     find_home(&r);
+    find_measured(&r, &machine);
     if (r.json) {
         json_dumpf(r.json, stdout, JSON_COMPACT);
         putchar('\n');

@@ -319,9 +319,11 @@ static void extend_kv(const search *s, sp_plan *plan) {
 
 /* ---- estimate ---- */
 
-static double seconds_with(search *s, const sp_plan *plan, sp_ends ends) {
+static double seconds_with(search *s, const sp_plan *plan, sp_ends ends, double *n_passes) {
     fill_rows(s, &ends);
-    return s->request->elapsed_s + simulate(s, plan, FINAL_ROWS, 0).seconds;
+    sp_sim_result result = simulate(s, plan, FINAL_ROWS, 0);
+    *n_passes = result.n_passes;
+    return s->request->elapsed_s + result.seconds;
 }
 
 static void estimate(search *s, sp_plan *plan) {
@@ -335,8 +337,10 @@ static void estimate(search *s, sp_plan *plan) {
     if (s->request->n_rows == 0) return;
     static const sp_ends_seen nothing = {0};
     const sp_ends_seen *ends = seen ? &seen->ends : &nothing;
-    double likely_s = seconds_with(s, plan, sp_ends_likely(ends));
-    double early_s = seconds_with(s, plan, sp_ends_early(ends)), latest_s = seconds_with(s, plan, (sp_ends){1, 1});
+    double n_passes;
+    double early_s = seconds_with(s, plan, sp_ends_early(ends), &n_passes);
+    double latest_s = seconds_with(s, plan, (sp_ends){1, 1}, &n_passes);
+    double likely_s = seconds_with(s, plan, sp_ends_likely(ends), &plan->estimate_passes);
     bool is_seen = seen && sp_cost_is_seen(&seen->passes);
     plan->estimate = sp_estimate_range(early_s, likely_s, latest_s, is_seen ? doubt_seen : doubt_unseen);
 }

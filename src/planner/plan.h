@@ -76,8 +76,9 @@ typedef struct {
     size_t ring_slots;  /* 0 when resident */
     sp_ring_backend read_backend; /* these three: how the model's drive is read best, io/ring.h; 0: its defaults */
     size_t read_depth, read_request_bytes;
-    double pass_seconds;  /* of a decode pass with `rows` rows; 0: not known, rates were not measured */
-    sp_estimate estimate; /* of the whole request, elapsed_s included; 0: not known */
+    double pass_seconds;    /* of a decode pass with `rows` rows; 0: not known, rates were not measured */
+    sp_estimate estimate;   /* of the whole request, elapsed_s included; 0: not known */
+    double estimate_passes; /* likely */
 } sp_plan;
 
 /* The placement, rows, pinned layers and pass size that finish the request soonest, by simulation, within the budget.
