@@ -1,6 +1,6 @@
 /* Memory: whatever is asked of spill, its resident set stays inside --memory, and inside what the plan says beside the
- * program itself; a cgroup that grants hardly more than the budget does not kill it. Random shapes, budgets and rows
- * from a fixed seed, on models with random weights. */
+ * program itself; a cgroup that grants hardly more than the budget does not kill it; and what rows that have ended
+ * leave free keeps weights. Random shapes, budgets and rows from a fixed seed, on models with random weights. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,6 +58,7 @@ static void make_rows(void) {
 static int set_up(void **state) {
     (void)state;
     for (int i = 0; i < N_MODELS; i++) make_model(i, draw(2, 10), 128 * draw(1, 4), 64 * draw(4, 20), draw(300, 9000));
+    make_model(N_MODELS, 16, 1024, 2816, 8192);
     make_rows();
     return 0;
 }
@@ -161,7 +162,6 @@ static const char *make_cgroup(unsigned long long limit_bytes) {
 
 static void a_cgroup_kills_nothing(void **state) {
     (void)state;
-    make_model(N_MODELS, 16, 1024, 2816, 8192);
     char options[200], command[800];
     snprintf(options, sizeof options, "--json --placement stream --threads 2 %s/m%d", scratch_dir(), N_MODELS);
     unsigned megabytes = least_memory(options) + 40;
@@ -178,11 +178,59 @@ static void a_cgroup_kills_nothing(void **state) {
     program_run_free(&run);
 }
 
+/* ---- the tail ---- */
+
+/* Eight rows of one length that end one after the other, the last long after the others. */
+static void make_tail_rows(void) {
+    static char text[1 << 13], prompt[401];
+    memset(prompt, 'a', sizeof prompt - 1);
+    size_t used = 0;
+    for (int i = 0; i < 8; i++)
+        used += (size_t)sprintf(text + used, "{\"prompt\":\"%s\",\"max_tokens\":%d}\n", prompt, i == 7 ? 40 : 12 + i);
+    scratch_file("tail.jsonl", text);
+}
+
+/* Mean of bytes_read over passes of so many rows, the first aside; 0 when there is none. */
+static double mean_read(const program_run *run, long long min_rows, long long max_rows) {
+    double sum = 0, n = 0;
+    char *text = strdup(run->err), *at = text;
+    for (char *line; (line = strsep(&at, "\n"));) {
+        json_t *object = json_loads(line, 0, NULL);
+        const char *event = json_string_value(json_object_get(object, "event"));
+        bool is_pass = event && strcmp(event, "pass") == 0 && number(object, "pass") > 1;
+        if (is_pass && number(object, "rows") >= min_rows && number(object, "rows") <= max_rows) {
+            sum += (double)number(object, "bytes_read");
+            n++;
+        }
+        json_decref(object);
+    }
+    free(text);
+    return n > 0 ? sum / n : 0;
+}
+
+static void the_tail_of_a_job_reads_less(void **state) {
+    (void)state;
+    make_tail_rows();
+    char options[200], args[400];
+    snprintf(options, sizeof options, "--json --placement stream --threads 2 %s/m%d", scratch_dir(), N_MODELS);
+    unsigned megabytes = least_memory(options) + 170;
+    snprintf(args, sizeof args, "run --memory %uM %s %s/tail.jsonl -o -", megabytes, options, scratch_dir());
+    program_run run = run_spill(args, NULL);
+    check_run(&run, args, megabytes);
+    json_t *plan = event_of(&run, "plan");
+    assert_true(number(plan, "pinned_layers") < 10 && number(plan, "rows") > 3);
+    double full = mean_read(&run, 4, 8), tail = mean_read(&run, 1, 1);
+    if (full == 0 || tail == 0 || tail > 0.95 * full) fail_msg("%.0f bytes read a pass, %.0f at the end", full, tail);
+    json_decref(plan);
+    program_run_free(&run);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_plan_is_exceeded),
         cmocka_unit_test(a_long_word_takes_little),
         cmocka_unit_test(a_cgroup_kills_nothing),
+        cmocka_unit_test(the_tail_of_a_job_reads_less),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
