@@ -1,8 +1,8 @@
-/* Open addressing with linear probing. */
+/* Open addressing with linear probing. Tables are mapped, so that one that was outgrown goes back to the system. */
 #include "jobs/idset.h"
 
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "util/error.h"
 
@@ -15,13 +15,17 @@ static XXH128_hash_t *find(XXH128_hash_t *slots, size_t room, XXH128_hash_t hash
     return &slots[i];
 }
 
+static void unmap(const sp_idset *set) {
+    if (set->room) munmap(set->slots, set->room * sizeof *set->slots);
+}
+
 static void grow(sp_idset *set) {
     size_t room = set->room ? set->room * 2 : 1024;
-    XXH128_hash_t *slots = calloc(room, sizeof *slots);
-    SP_CHECK(slots != NULL);
+    XXH128_hash_t *slots = mmap(NULL, room * sizeof *slots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    SP_CHECK(slots != MAP_FAILED);
     for (size_t i = 0; i < set->room; i++)
         if (!is_empty(set->slots[i])) *find(slots, room, set->slots[i]) = set->slots[i];
-    free(set->slots);
+    unmap(set);
     set->slots = slots;
     set->room = room;
 }
@@ -38,6 +42,6 @@ bool sp_idset_add(sp_idset *set, const char *id) {
 }
 
 void sp_idset_deinit(sp_idset *set) {
-    free(set->slots);
+    unmap(set);
     *set = (sp_idset){0};
 }

@@ -97,7 +97,7 @@ static int setup(void **state) {
 static void test_stop_and_go_on(void **state) {
     (void)state;
     free(shell(3,
-               "i=0; until [ $i = 12 ]; do i=$((i+1)); if [ $((i%%2)) = 0 ];"
+               "i=0; until [ $i = 12 ]; do i=$((i+1)); if [ $((i%%2)) = 0 ] && [ -e $D/out ];"
                "then \"$SPILL\" resume --quiet --time-limit 0.15s; else " RUN "--time-limit 0.15s --rows $i" ROWS
                "-o $D/out; fi; s=$?; [ $s = 75 ] || exit $s; done; " RUN ROWS "-o $D/out"));
     expect_same("$D/want", "$D/out");
@@ -247,12 +247,38 @@ static void test_seen_from_outside(void **state) {
     expect(2, "no such job", "\"$SPILL\" status nothing");
 }
 
+/* ---- many rows ---- */
+
+/* Peak memory of a run over n rows out of a packed file; one in a hundred is good. */
+static long long peak_of(size_t n) {
+    free(shell(3,
+               "seq 1 %zu | awk '{ printf \"{\\\"custom_id\\\":\\\"row-%%08d\\\",\\\"prompt\\\":%%s}\\n\", $1,"
+               "$1 %% 100 ? 0 : \"\\\"x\\\"\" }' | gzip -1 >$D/packed.jsonl.gz;"
+               "\"$SPILL\" run --json --max-tokens 1 " MODEL " $D/packed.jsonl.gz -o $D/packed$$ 2>$D/events; s=$?;"
+               "[ $(wc -l <$D/packed$$) = %zu ] || exit 9; rm $D/packed$$; exit $s",
+               n, n));
+    char *text = shell(0, "tail -n 1 $D/events");
+    const char *peak = strstr(text, "\"peak_rss_bytes\":");
+    assert_non_null(peak);
+    long long bytes = atoll(peak + strlen("\"peak_rss_bytes\":"));
+    free(text);
+    return bytes;
+}
+
+static void test_memory_does_not_follow_rows(void **state) {
+    (void)state;
+    enum { FEW = 20000, MANY = 250000 };
+    peak_of(1000); /* measures this machine */
+    long long few = peak_of(FEW), many = peak_of(MANY);
+    if (many - few > 64 * (MANY - FEW)) fail_msg("%lld bytes a row", (many - few) / (MANY - FEW));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stop_and_go_on),      cmocka_unit_test(test_own_results),
         cmocka_unit_test(test_standard_input),      cmocka_unit_test(test_torn_ends),
         cmocka_unit_test(test_changes_are_refused), cmocka_unit_test(test_empty_results_may_change),
-        cmocka_unit_test(test_seen_from_outside),
+        cmocka_unit_test(test_seen_from_outside),   cmocka_unit_test(test_memory_does_not_follow_rows),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
