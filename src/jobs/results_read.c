@@ -8,6 +8,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "util/size.h"
+
+enum { LINES_MAX = 1 << 30 }; /* of an input of which the journal says nothing */
+
 static const char first_key[] = "{\"id\":\"batch_req_";
 
 /* The run and line number of a result line, and where its custom_id's string begins; NULL when it is none. */
@@ -53,7 +57,7 @@ static bool is_error_line(const char *custom_id) {
 
 static void set_done(sp_resume *resume, size_t i_line) {
     if (i_line >= resume->done_lines) {
-        size_t old = resume->done_lines / 8, n_bytes = (i_line / 8 + 1) * 2;
+        size_t old = resume->done_lines / 8, n_bytes = sp_max_size(2 * old, i_line / 8 + 1);
         resume->done = realloc(resume->done, n_bytes);
         SP_CHECK(resume->done != NULL);
         memset(resume->done + old, 0, n_bytes - old);
@@ -71,6 +75,7 @@ static bool not_ours(const sp_resume *resume, size_t n_lines, sp_error *err) {
 static bool read_lines(sp_resume *resume, FILE *file, sp_error *err) {
     char *line = NULL;
     size_t room = 0, n_lines = 0;
+    uint64_t n_read = sp_resume_mark(resume)->n_bytes, most_lines = n_read ? n_read : LINES_MAX; /* a byte a line */
     bool good = true;
     for (ssize_t got; good && (got = getline(&line, &room, file)) > 0;) {
         size_t n_bytes = (size_t)got - 1, i_line;
@@ -78,7 +83,7 @@ static bool read_lines(sp_resume *resume, FILE *file, sp_error *err) {
         char id[48];
         n_lines++;
         const char *custom_id = read_head(line, id, &i_line);
-        if (!custom_id || strcmp(id, resume->rundir.id) != 0 || !is_whole(line, n_bytes) || i_line >= (size_t)1 << 40 ||
+        if (!custom_id || strcmp(id, resume->rundir.id) != 0 || !is_whole(line, n_bytes) || i_line > most_lines ||
             sp_resume_is_done(resume, i_line)) {
             good = not_ours(resume, n_lines, err);
             break;

@@ -47,10 +47,10 @@ static sp_resume *load(const sp_rundir *rundir, sp_error *err) {
     resume->manifest = sp_rundir_load_manifest(rundir, err);
     bool good = resume->manifest && check_manifest(resume, err);
     if (!good && err->code == SP_ERR_INPUT) err->code = SP_ERR_USAGE;
-    good = good && sp_rundir_lock(rundir, &resume->lock_fd, err) && sp_results_read(resume, err);
+    good = good && sp_rundir_lock(rundir, &resume->lock_fd, err);
     if (good) {
         resume->journal = sp_journal_read(rundir, err);
-        good = resume->journal != NULL;
+        good = resume->journal && sp_results_read(resume, err);
     }
     int64_t n_rows = json_integer_value(json_object_get(json_object_get(resume->manifest, "result"), "rows"));
     resume->is_complete =
