@@ -60,8 +60,11 @@ static void print_progress(const json_t *progress) {
            member_number(progress, "read_bps") / 1e9);
     printf("  memory   %s; %s so far", sp_units_bytes(member_count(progress, "rss_bytes"), memory),
            sp_units_time(seconds, time));
-    const json_t *left = json_object_get(progress, "left_seconds");
-    if (left) printf(", about %s to go", sp_units_time(json_number_value(left), time));
+    const json_t *left = json_object_get(progress, "eta_seconds");
+    char high[SP_UNITS_BYTES];
+    if (left)
+        printf(", %s - %s to go", sp_units_time(member_number(left, "low"), time),
+               sp_units_time(member_number(left, "high"), high));
     putchar('\n');
 }
 

@@ -40,9 +40,8 @@ struct sp_forecast {
 
 /* ---- the input's rows ---- */
 
-static const sp_row *queued_row(const sp_intake *intake, size_t i) {
-    return intake->queue[(intake->queue_head + i) % SP_LOOK_AHEAD_ROWS];
-}
+/* Rows that wait, as many as are looked at one by one. */
+static size_t n_looked_at(const sp_intake *intake) { return sp_min_size(intake->n_queued, SP_LOOK_AHEAD_ROWS); }
 
 static bool is_file(const char *path, struct stat *st) { return stat(path, st) == 0 && S_ISREG(st->st_mode); }
 
@@ -50,21 +49,21 @@ static bool is_file(const char *path, struct stat *st) { return stat(path, st) =
 static size_t rows_unread(const sp_forecast *f, const sp_intake *intake) {
     struct stat st;
     if (intake->is_dry || intake->n_lines == 0 || !is_file(f->setup.input_path, &st)) return 0;
-    double n_read = (double)sp_input_bytes_read(intake->input), n_left = (double)st.st_size - n_read;
+    double n_read = (double)sp_input_file_bytes_read(intake->input), n_left = (double)st.st_size - n_read;
     size_t n_lines = n_read > 0 && n_left > 0 ? (size_t)((double)intake->n_lines * n_left / n_read + 0.5) : 0;
     if (f->setup.limit == 0) return n_lines;
     return sp_min_size(n_lines, f->setup.limit > intake->n_lines ? f->setup.limit - intake->n_lines : 0);
 }
 
 static void fill_request(sp_forecast *f, const sp_intake *intake, sp_plan_request *request) {
-    for (size_t i = 0; i < intake->n_queued; i++) {
-        const sp_row *row = queued_row(intake, i);
+    for (size_t i = 0; i < n_looked_at(intake); i++) {
+        const sp_row *row = sp_intake_at(intake, i);
         f->known[i] = (sp_plan_row){row->n_prompt + row->n_new, row->max_new - row->n_new};
         request->prompt_tokens += f->known[i].n_prompt;
         request->new_tokens += f->known[i].max_new;
     }
     request->known = f->known;
-    request->n_known = intake->n_queued;
+    request->n_known = n_looked_at(intake);
     request->n_rows = intake->n_queued + (intake->n_queued > 0 ? rows_unread(f, intake) : 0);
     if (request->n_known == 0) return;
     double times = (double)request->n_rows / (double)request->n_known;
@@ -278,8 +277,9 @@ sp_estimate sp_forecast_left(sp_forecast *f, const sp_intake *intake, sp_row *co
     if (f->left_ns != 0 && now_ns - f->left_ns < estimate_every_ns) return f->left;
     f->left_ns = now_ns;
     for (size_t i = 0; i < n_running; i++) f->running[i] = eta_row(running[i]);
-    for (size_t i = 0; i < intake->n_queued; i++) f->queued[i] = eta_row(queued_row(intake, i));
-    f->left = sp_eta_left(f->eta, f->running, n_running, f->queued, intake->n_queued, rows_unread(f, intake));
+    size_t n = n_looked_at(intake), n_more = intake->n_queued - n + rows_unread(f, intake);
+    for (size_t i = 0; i < n; i++) f->queued[i] = eta_row(sp_intake_at(intake, i));
+    f->left = sp_eta_left(f->eta, f->running, n_running, f->queued, n, n_more);
     return f->left;
 }
 

@@ -27,7 +27,7 @@ struct sp_input {
     char *window;
     size_t begin, filled, room;
     size_t i_line;
-    uint64_t n_read;
+    uint64_t n_read, n_file_read; /* unpacked, and as it lies there */
     bool at_end;
     bool is_regular;   /* never waits */
     sp_unpack *unpack; /* NULL: it is as it lies there */
@@ -65,6 +65,7 @@ static ssize_t read_raw(void *ctx, void *to, size_t n_bytes, sp_error *err) {
         ssize_t got = read(input->fd, to, n_bytes);
         if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (got < 0) sp_fail_errno(err, "%s: reading line %zu", input->path, input->i_line + 1);
+        if (got > 0) input->n_file_read += (uint64_t)got;
         return got;
     }
 }
@@ -225,6 +226,7 @@ int sp_input_next(sp_input *input, sp_line *line, sp_error *err) {
 }
 
 uint64_t sp_input_bytes_read(const sp_input *input) { return input->n_read; }
+uint64_t sp_input_file_bytes_read(const sp_input *input) { return input->n_file_read; }
 
 void sp_input_mark_get(const sp_input *input, sp_input_mark *mark) {
     *mark = (sp_input_mark){.n_bytes = input->n_read, .at_end = input->at_end};

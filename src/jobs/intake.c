@@ -102,6 +102,10 @@ static void enqueue(sp_intake *intake, sp_row *row) {
     intake->longest_row_tokens = sp_max_size(intake->longest_row_tokens, row->n_prompt + row->max_new);
 }
 
+const sp_row *sp_intake_at(const sp_intake *intake, size_t i) {
+    return intake->queue[(intake->queue_head + i) % intake->queue_room];
+}
+
 sp_row *sp_intake_take(sp_intake *intake) {
     if (intake->n_queued == 0) return NULL;
     sp_row *row = intake->queue[intake->queue_head];

@@ -63,6 +63,9 @@ void sp_intake_close(sp_intake *intake); /* zero-initialised is closed */
 bool sp_intake_fill(sp_intake *intake, size_t n_wanted, sp_error *err) SP_MUST_CHECK;
 /* Gives held bad rows to bad_row, and every later one at once. */
 bool sp_intake_release(sp_intake *intake, sp_error *err) SP_MUST_CHECK;
+/* Row i of those that wait, the oldest first; i < n_queued. A job that goes on may begin with more than the look-ahead.
+ */
+const sp_row *sp_intake_at(const sp_intake *intake, size_t i);
 /* The oldest row that waits, the caller's from now on; NULL when none does. */
 sp_row *sp_intake_take(sp_intake *intake);
 

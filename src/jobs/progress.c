@@ -28,16 +28,22 @@ static json_t *progress_json(const sp_job_progress *progress, const sp_job_resul
     json_t *texts = json_array();
     for (size_t i = 0; i < progress->n_running && i < SHOWN_ROWS; i++)
         json_array_append_new(texts, row_json(progress->running[i]));
-    return json_pack("{s:I,s:f,s:I,s:I,s:I,s:I,s:I,s:b,s:I,s:I,s:I,s:f,s:f,s:I,s:f,s:I,s:o}", "updated_s",
-                     (json_int_t)sp_clock_wall_s(), "seconds", progress->seconds, "rows", (json_int_t)progress->n_done,
-                     "errors", (json_int_t)progress->n_errors, "rows_before", (json_int_t)result->n_before, "in_flight",
-                     (json_int_t)progress->n_running, "rows_known", (json_int_t)progress->n_rows_known,
-                     "all_rows_known", (int)progress->all_rows_known, "prompt_tokens",
-                     (json_int_t)progress->prompt_tokens, "tokens", (json_int_t)progress->new_tokens, "pass",
-                     (json_int_t)pass->i_pass, "pass_seconds", pass_s, "read_bps",
-                     pass_s > 0 ? (double)pass->pass.bytes_read / pass_s : 0.0, "bytes_read",
-                     (json_int_t)progress->bytes_read, "wait_seconds", (double)progress->wait_ns / 1e9, "rss_bytes",
-                     (json_int_t)progress->rss_bytes, "running", texts);
+    json_t *json =
+        json_pack("{s:I,s:f,s:I,s:I,s:I,s:I,s:I,s:b,s:I,s:I,s:I,s:f,s:f,s:I,s:f,s:I,s:o}", "updated_s",
+                  (json_int_t)sp_clock_wall_s(), "seconds", progress->seconds, "rows", (json_int_t)progress->n_done,
+                  "errors", (json_int_t)progress->n_errors, "rows_before", (json_int_t)result->n_before, "in_flight",
+                  (json_int_t)progress->n_running, "rows_known", (json_int_t)progress->n_rows_known, "all_rows_known",
+                  (int)progress->all_rows_known, "prompt_tokens", (json_int_t)progress->prompt_tokens, "tokens",
+                  (json_int_t)progress->new_tokens, "pass", (json_int_t)pass->i_pass, "pass_seconds", pass_s,
+                  "read_bps", pass_s > 0 ? (double)pass->pass.bytes_read / pass_s : 0.0, "bytes_read",
+                  (json_int_t)progress->bytes_read, "wait_seconds", (double)progress->wait_ns / 1e9, "rss_bytes",
+                  (json_int_t)progress->rss_bytes, "running", texts);
+    const sp_estimate *left = &progress->left;
+    if (left->high_s > 0)
+        json_object_set_new(
+            json, "eta_seconds",
+            json_pack("{s:f,s:f,s:f}", "low", left->low_s, "likely", left->likely_s, "high", left->high_s));
+    return json;
 }
 
 void sp_progress_write(sp_progress_file *file, const sp_rundir *rundir, const sp_job_progress *progress,

@@ -105,6 +105,18 @@ static void test_stop_and_go_on(void **state) {
     expect_same("$D/want", "$D/out");
 }
 
+/* More rows in flight than are read ahead, all of which come back. */
+static void test_many_in_flight(void **state) {
+    (void)state;
+    free(shell(0,
+               "seq 1 900 | awk '{ printf "
+               "\"{\\\"custom_id\\\":\\\"m%%d\\\",\\\"prompt\\\":\\\"%%d\\\",\\\"max_tokens\\\":%%d}\\n\","
+               "$1, $1, 20 + $1 %% 30 }' >$D/m.jsonl; " RUN "--temperature 9 " MODEL " $D/m.jsonl >$D/m.want"));
+    free(shell(75, RUN "--temperature 9 --rows 800 --time-limit 0.6s " MODEL " $D/m.jsonl -o $D/m.out"));
+    free(shell(0, "\"$SPILL\" resume --quiet --rows 9"));
+    expect_same("$D/m.want", "$D/m.out");
+}
+
 /* Without -o, results are in the job directory, and on stdout as those of an undisturbed run. */
 static void test_own_results(void **state) {
     (void)state;
@@ -275,10 +287,15 @@ static void test_memory_does_not_follow_rows(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stop_and_go_on),      cmocka_unit_test(test_own_results),
-        cmocka_unit_test(test_standard_input),      cmocka_unit_test(test_torn_ends),
-        cmocka_unit_test(test_changes_are_refused), cmocka_unit_test(test_empty_results_may_change),
-        cmocka_unit_test(test_seen_from_outside),   cmocka_unit_test(test_memory_does_not_follow_rows),
+        cmocka_unit_test(test_stop_and_go_on),
+        cmocka_unit_test(test_own_results),
+        cmocka_unit_test(test_many_in_flight),
+        cmocka_unit_test(test_standard_input),
+        cmocka_unit_test(test_torn_ends),
+        cmocka_unit_test(test_changes_are_refused),
+        cmocka_unit_test(test_empty_results_may_change),
+        cmocka_unit_test(test_seen_from_outside),
+        cmocka_unit_test(test_memory_does_not_follow_rows),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
