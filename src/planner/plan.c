@@ -28,7 +28,7 @@ static const size_t pass_tokens_tried[N_PASS_TOKENS] = {512, 2048, 128, SP_KV_PA
 static const double assumed_flops[SP_RATE_POINTS] = {1e10, 4e10, 6e10, 8e10, 8e10};
 static const double assumed_disk_bps = 2e9, assumed_cached_bps = 3e9;
 /* By how much rates may be wrong when the model has run here before, and when it has not. */
-static const double doubt_seen = 0.12, doubt_unseen = 0.25;
+static const double doubt_seen = 0.2, doubt_unseen = 0.35;
 
 typedef struct {
     const sp_model *model;

@@ -66,6 +66,7 @@ static const struct {
     {"run " MODEL " " ROWS " -o /nonexistent/out.jsonl", 2, NULL, "/nonexistent/out.jsonl"},
     {"plan " MODEL " " ROWS, 0, "fields", NULL},
     {"plan --json " MODEL " " ROWS, 0, "\"placement\"", NULL},
+    {"plan --machine README.md " MODEL " " ROWS, 2, NULL, "README.md"},
     {"check " ROWS, 0, "48 good rows of shape prompt", NULL},
     {"check --model " MODEL " " ROWS, 0, "prompt tokens", NULL},
     {"check --json " ROWS, 0, "\"good\":true", NULL},
@@ -91,6 +92,72 @@ static void test_table(void **state) {
             fail_msg("spill %s: status %d, out '%.300s', err '%.600s'", cases[i].args, run.status, run.out, run.err);
         program_run_free(&run);
     }
+}
+
+/* A machine that is not here: its memory, its drive, its rates. */
+static const char other_machine[] =
+    "{\"ram_bytes\": 400000000, \"limit_bytes\": 400000000, \"cpus\": 4, \"isa\": \"avx2\", \"memory_bps\": 2e10,"
+    " \"rates\": [{\"isa\": \"avx2\", \"mode\": \"bf16\", \"format\": \"BF16\", \"threads\": 4,"
+    "  \"product_flops\": [1e9, 2e9, 3e9, 4e9, 4e9], \"vector_bps\": 1e10,"
+    "  \"decode_attention_flops\": 1e9, \"prefill_attention_flops\": 1e9}],"
+    " \"drives\": [{\"mount\": \"/data\", \"read_bps\": 1234000000, \"reader\": \"threads\", \"depth\": 6,"
+    "  \"request_bytes\": 4194304, \"measured\": 1700000000}]}";
+
+static double number_at(const json_t *object, const char *key) {
+    return json_number_value(json_object_get(object, key));
+}
+
+static void test_plan_for_another_machine(void **state) {
+    (void)state;
+    char args[400];
+    const char *machine = scratch_file("machine.json", other_machine);
+    snprintf(args, sizeof args, "plan --placement stream --json --machine %s " MODEL " " ROWS, machine);
+    program_run run = run_spill(args, NULL);
+    assert_int_equal(run.status, 0);
+    json_error_t where;
+    json_t *plan = json_loads(run.out, 0, &where);
+    assert_non_null(plan);
+    assert_true(number_at(plan, "budget_bytes") == 300000000 && number_at(plan, "disk_bps") == 1234000000);
+    assert_true(number_at(plan, "read_depth") == 6 && number_at(plan, "read_request_bytes") == 4194304);
+    assert_string_equal(json_string_value(json_object_get(plan, "reader")), "threads");
+    const json_t *range = json_object_get(plan, "estimate_seconds");
+    assert_true(number_at(range, "low") > 0 && number_at(range, "low") <= number_at(range, "likely"));
+    assert_true(number_at(range, "likely") <= number_at(range, "high") && number_at(plan, "estimate_passes") > 1);
+    json_decref(plan);
+    program_run_free(&run);
+    snprintf(args, sizeof args, "plan --placement stream --machine %s " MODEL " " ROWS, machine);
+    run = run_spill(args, NULL);
+    assert_non_null(strstr(run.out, "streaming at 1.2 GB/s (measured 2023-11-14)"));
+    program_run_free(&run);
+}
+
+/* Every pass says what is left; the second run knows how the first one's rows ended. */
+static void test_time_left_is_told(void **state) {
+    (void)state;
+    program_run run = run_spill("run --json --limit 4 --max-tokens 3 " MODEL " " ROWS " -o -", NULL);
+    assert_int_equal(run.status, 0);
+    size_t n_passes = 0;
+    double last_s = -1;
+    for (const char *at = run.err; (at = strstr(at, "\"eta_seconds\":")) != NULL; at++, n_passes++)
+        assert_int_equal(sscanf(at, "\"eta_seconds\":{\"low\":%lf", &last_s), 1);
+    assert_true(n_passes >= 3 && last_s >= 0);
+    program_run_free(&run);
+    run = run_shell("cat \"$SPILL_HOME\"/history.json", NULL);
+    assert_true(run.status != 0 || strstr(run.out, "\"passes\"") != NULL); /* kept if there are rates */
+    program_run_free(&run);
+}
+
+static void test_doctor_tells_what_runs_here(void **state) {
+    (void)state;
+    program_run run = run_spill("doctor --json", NULL);
+    json_error_t where;
+    json_t *found = json_loads(run.out, 0, &where);
+    assert_non_null(found);
+    assert_true(json_is_boolean(json_object_get(found, "io_uring")));
+    assert_true(json_is_array(json_object_get(found, "drives")));
+    assert_true(json_is_integer(json_object_get(found, "resident_params_max")));
+    json_decref(found);
+    program_run_free(&run);
 }
 
 static void test_output_is_untouched_by_a_refusal(void **state) {
@@ -273,6 +340,9 @@ static void test_name_with_control_bytes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_plan_for_another_machine),
+        cmocka_unit_test(test_time_left_is_told),
+        cmocka_unit_test(test_doctor_tells_what_runs_here),
         cmocka_unit_test(test_output_is_untouched_by_a_refusal),
         cmocka_unit_test(test_tokenize_shapes),
         cmocka_unit_test(test_model_max_length_of_transformers),
