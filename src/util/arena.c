@@ -1,5 +1,6 @@
 /* Arena: a list of blocks of 32 KB, or of what is asked for when that is more. Only the newest block is filled; what is
- * left of the others is given up. */
+ * left of the others is given up. A block is cleared as it is handed out (a template's rendering takes few KB of one),
+ * what is larger comes cleared from the system and is touched as it is used. */
 #include "util/arena.h"
 
 #include <stdarg.h>
@@ -24,13 +25,15 @@ void *sp_arena_alloc(sp_arena *arena, size_t n_bytes) {
     sp_arena_block *block = arena->head;
     if (!block || block->total_bytes - block->used_bytes < n_bytes) {
         size_t total = sp_max_size(BLOCK_BYTES, n_bytes);
-        block = calloc(1, sizeof *block + total);
+        block = total == BLOCK_BYTES ? malloc(sizeof *block + total) : calloc(1, sizeof *block + total);
         SP_CHECK(block != NULL);
+        block->used_bytes = 0;
         block->total_bytes = total;
         block->next = arena->head;
         arena->head = block;
     }
     void *memory = block->data + block->used_bytes;
+    if (block->total_bytes == BLOCK_BYTES) memset(memory, 0, n_bytes);
     block->used_bytes += n_bytes;
     arena->total_bytes += n_bytes;
     return memory;
