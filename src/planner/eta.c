@@ -8,7 +8,7 @@
 /* RECENT: weight of the latest pass in what rates are now. WAITS: from this share of a pass on it was the drive that
  * limited it. DOUBT: shrinks with the passes seen, from what a plan doubts to the noise of a machine. */
 static const double recent = 0.35, waits = 0.1, doubt_first = 0.25, doubt_least = 0.04, doubt_passes = 12;
-enum { LEFT_ROWS = 512 };
+enum { LEFT_ROWS = 320 }; /* three simulations of them take a millisecond */
 
 struct sp_eta {
     sp_plan plan;

@@ -87,6 +87,8 @@ static void lay_out_ring(const sp_model *model, sp_plan *plan) {
     size_t slot_bytes = sp_max_size(CHUNK_STREAM_BYTES, row_bytes) + 2 * BLOCK;
     size_t in_flight_bytes = sp_min_size(depth, RING_BYTES_MAX / request_bytes + 1) * request_bytes;
     size_t n_slots = sp_max_size(SLOTS_MIN, sp_div_up(in_flight_bytes, CHUNK_STREAM_BYTES) + SLOTS_IN_USE);
+    size_t whole = (size_t)(model->weight_bytes / CHUNK_STREAM_BYTES) + 1; /* a small model wants no more than itself */
+    n_slots = sp_min_size(n_slots, whole + SLOTS_IN_USE);
     plan->chunk_bytes = CHUNK_STREAM_BYTES;
     plan->ring_slots = sp_max_size(SLOTS_IN_USE, sp_min_size(n_slots, RING_BYTES_MAX / slot_bytes));
     plan->ring_bytes = (uint64_t)plan->ring_slots * slot_bytes;

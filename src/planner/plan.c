@@ -21,7 +21,7 @@
  * flight; where weights are streamed, every row is free until the disk is hidden. SELECT_ROWS, FINAL_ROWS: of a long
  * input, so many are simulated to choose, and to estimate. */
 enum { ROWS_RESIDENT = 64, ROWS_STREAM = 256, ROW_TOKENS_UNKNOWN = 1024, ROWS_MAX = 1 << 16 };
-enum { SELECT_ROWS = 1024, FINAL_ROWS = 4096, N_PASS_TOKENS = 4 };
+enum { SELECT_ROWS = 1024, FINAL_ROWS = 2048, N_PASS_TOKENS = 4 };
 static const size_t pass_tokens_tried[N_PASS_TOKENS] = {512, 2048, 128, SP_KV_PAGE_TOKENS};
 
 /* What a choice is made with where nothing was measured: a machine of today, per processor, and its drive. */
