@@ -69,7 +69,7 @@ static int report(const sp_invocation *invocation, const check *c, size_t i_bad_
         if (c->model) printf(", %zu prompt tokens", c->n_prompt_tokens);
         putchar('\n');
     }
-    return i_bad_line ? 2 : 0;
+    return i_bad_line ? SP_EXIT_UNUSABLE : SP_EXIT_DONE;
 }
 
 static int check_file(const sp_invocation *invocation, check *c, sp_error *err) {

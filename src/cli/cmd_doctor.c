@@ -119,6 +119,28 @@ static void find_home(report *r) {
     }
 }
 
+/* What a library that was not there leaves out. */
+static void find_build(report *r) {
+    static const struct {
+        const char *name;
+        bool built;
+    } parts[] = {{"io_uring", SP_BUILT_URING}, {"gzip", SP_BUILT_GZIP}, {"zstd", SP_BUILT_ZSTD}};
+    char line[100];
+    size_t used = 0;
+    json_t *build = json_object();
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        json_object_set_new(build, parts[i].name, json_boolean(parts[i].built));
+        used += (size_t)snprintf(line + used, sizeof line - used, "%s%s: %s", used ? ", " : "", parts[i].name,
+                                 parts[i].built ? "yes" : "no");
+    }
+    if (r->json)
+        json_object_set_new(r->json, "build", build);
+    else {
+        json_decref(build);
+        say("built with", line);
+    }
+}
+
 /* io_uring is the faster reader, threads do where a container forbids it. */
 static void find_reader(report *r) {
     const char *const self = "/proc/self/exe";
@@ -197,6 +219,7 @@ int sp_cmd_doctor(const sp_invocation *invocation) {
                             ? json_pack("{s:s,s:[]}", "version", SP_VERSION, "problems")
                             : NULL};
     if (!r.json) say("spill", SP_VERSION);
+    find_build(&r);
     find_processor(&r, &machine);
     find_memory(&r, &machine);
     find_home(&r);
@@ -208,5 +231,5 @@ int sp_cmd_doctor(const sp_invocation *invocation) {
     } else if (r.n_problems == 0) {
         printf("nothing stops a run here\n");
     }
-    return r.n_problems ? 1 : 0;
+    return r.n_problems ? SP_EXIT_FAILED : SP_EXIT_DONE;
 }

@@ -1,15 +1,14 @@
 /* spill probe: measures the drive under DIR, memory and products, says what was found and keeps it in machine.json. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/opts.h"
 #include "jobs/rundir.h"
 #include "planner/machine.h"
 #include "planner/probe.h"
+#include "util/file.h"
 #include "util/units.h"
 
 enum { PATH_BYTES = 4096 };
@@ -20,20 +19,10 @@ static void show_progress(void *ctx, const char *what) {
     fprintf(stderr, "\r\033[K%s ...", what);
 }
 
-static bool make_directory(char *path, sp_error *err) {
-    for (char *slash = path + 1; *slash; slash++) {
-        if (*slash != '/') continue;
-        *slash = '\0';
-        mkdir(path, 0777); /* what is really missing shows at the last one */
-        *slash = '/';
-    }
-    return mkdir(path, 0777) == 0 || errno == EEXIST || sp_fail_errno(err, "%s: cannot be created", path);
-}
-
 /* Adds the drive to those known; a file that cannot be read is replaced. */
 static bool save(const sp_machine_file *measured, char *path, sp_error *err) {
     char home[PATH_BYTES - 16];
-    if (!sp_home_path(NULL, home, sizeof home, err) || !make_directory(home, err)) return false;
+    if (!sp_home_path(NULL, home, sizeof home, err) || !sp_file_make_dirs(home, err)) return false;
     snprintf(path, PATH_BYTES, "%s/machine.json", home);
     sp_machine_file *file = malloc(sizeof *file);
     SP_CHECK(file != NULL);
@@ -110,5 +99,5 @@ int sp_cmd_probe(const sp_invocation *invocation) {
     bool believed = good && file->drives[0].read_bps > 0;
     free(file);
     if (!good) return sp_cli_fail(&err);
-    return believed ? 0 : 1;
+    return believed ? SP_EXIT_DONE : SP_EXIT_FAILED;
 }

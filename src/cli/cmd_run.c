@@ -7,19 +7,26 @@
 
 #include "cli/opts.h"
 #include "cli/show.h"
+#include "util/clock.h"
 
-enum { EXIT_ROW_ERRORS = 3, EXIT_STOPPED = 75 };
+enum { ONE_REQUEST_NS = 500000000 };
 
 static volatile sig_atomic_t stop_requested;
+static volatile uint64_t stop_requested_ns;
 
+/* The first SIGINT or SIGTERM stops between passes; a later one ends the program at once. Two that come together are
+ * one request: timeout(1) sends its signal to the process, then to the process group. */
 static void request_stop(int signal_number) {
-    (void)signal_number;
+    uint64_t now = sp_clock_ns();
+    if (!stop_requested) stop_requested_ns = now;
     stop_requested = 1;
+    if (now - stop_requested_ns < ONE_REQUEST_NS) return;
+    signal(signal_number, SIG_DFL);
+    raise(signal_number); /* comes when this returns */
 }
 
-/* The first SIGINT or SIGTERM stops between passes; a second one ends the program at once. */
 static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = request_stop, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = request_stop};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
 }
@@ -54,8 +61,6 @@ static bool check_options(const sp_invocation *invocation, sp_error *err) {
 }
 
 static sp_job_options job_options(const sp_invocation *invocation) {
-    static const sp_mode modes[] = {SP_MODE_BF16, SP_MODE_FP32}; /* as in opts.def */
-    static const sp_placement placements[] = {SP_PLACE_AUTO, SP_PLACE_RESIDENT, SP_PLACE_STREAM};
     const sp_option_value *output = &invocation->options[SP_OPT_OUTPUT];
     bool is_dash = output->given && strcmp(output->text, "-") == 0; /* as everywhere: stdout */
     sp_decoding decoding = sp_decoding_default();
@@ -71,8 +76,8 @@ static sp_job_options job_options(const sp_invocation *invocation) {
         .command = invocation->command_line,
         .decoding = decoding,
         .seed = count_or(invocation, SP_OPT_SEED, 0),
-        .mode = modes[count_or(invocation, SP_OPT_MODE, 0)],
-        .placement = placements[count_or(invocation, SP_OPT_PLACEMENT, 0)],
+        .mode = (sp_mode)count_or(invocation, SP_OPT_MODE, SP_MODE_BF16),
+        .placement = (sp_placement)count_or(invocation, SP_OPT_PLACEMENT, SP_PLACE_AUTO),
         .memory_bytes = (uint64_t)count_or(invocation, SP_OPT_MEMORY, 0),
         .n_threads = (size_t)count_or(invocation, SP_OPT_THREADS, 0),
         .rows_cap = (size_t)count_or(invocation, SP_OPT_ROWS, 0),
@@ -105,7 +110,10 @@ static int run_job(const sp_invocation *invocation, sp_job_options *options, sp_
     sp_job_events events = sp_show_events(show);
     sp_job_result result = {0};
     bool good = err->code == SP_OK && sp_job_run(options, &events, &result, err);
-    int status = !good ? sp_cli_status(err) : result.stopped ? EXIT_STOPPED : result.n_errors ? EXIT_ROW_ERRORS : 0;
+    int status = !good             ? sp_cli_status(err)
+                 : result.stopped  ? SP_EXIT_STOPPED
+                 : result.n_errors ? SP_EXIT_ROW_ERRORS
+                                   : SP_EXIT_DONE;
     if (!good) tell_resume(&result, err);
     if (good)
         sp_show_end(show, &result);

@@ -40,8 +40,8 @@ const sp_command sp_commands[] = {
      "\"error\"}. tokenizer.json and tokenizer_config.json are enough; a GGUF file works too.",
      sp_cmd_tokenize},
     {"doctor", SP_CMD_DOCTOR, "", 0, 0, "tell what this machine is and what stops it",
-     "Processor and instruction sets, memory and every limit on it, the directory of jobs, optional parts of this "
-     "build.",
+     "Optional parts of this build, processor and instruction sets, memory and every limit on it, the directory of "
+     "jobs, how files are read and what drives were measured, what fits. Exit status 1 when something stops a run.",
      sp_cmd_doctor},
     {"probe", SP_CMD_PROBE, "[DIR]", 0, 1, "measure the drive under DIR, memory and products",
      "Reads the weights of a model in DIR, or a test file of 2 GB that is written there and gone at the end, past the "

@@ -221,8 +221,13 @@ bool sp_opts_parse(const sp_command *command, int argc, char **argv, sp_invocati
 
 int sp_cli_status(const sp_error *err) {
     static const int statuses[] = {
-        [SP_OK] = 0,         [SP_ERR_USAGE] = 2,   [SP_ERR_INPUT] = 2,   [SP_ERR_IO] = 1,
-        [SP_ERR_MEMORY] = 1, [SP_ERR_SUPPORT] = 2, [SP_ERR_CANCEL] = 75,
+        [SP_OK] = SP_EXIT_DONE,
+        [SP_ERR_USAGE] = SP_EXIT_UNUSABLE,
+        [SP_ERR_INPUT] = SP_EXIT_UNUSABLE,
+        [SP_ERR_IO] = SP_EXIT_FAILED,
+        [SP_ERR_MEMORY] = SP_EXIT_FAILED,
+        [SP_ERR_SUPPORT] = SP_EXIT_UNUSABLE,
+        [SP_ERR_CANCEL] = SP_EXIT_STOPPED,
     };
     return statuses[err->code];
 }

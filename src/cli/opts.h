@@ -91,7 +91,16 @@ bool sp_opts_parse(const sp_command *command, int argc, char **argv, sp_invocati
 /* The command of that name, or NULL with an error that may name the one that was meant. */
 const sp_command *sp_command_find(const char *name, sp_error *err) SP_MUST_CHECK;
 
-/* Exit status of a failure: 2 for usage and unusable input, 75 when it was stopped from outside, else 1. */
+/* Exit statuses of the program. */
+enum {
+    SP_EXIT_DONE = 0,
+    SP_EXIT_FAILED = 1,
+    SP_EXIT_UNUSABLE = 2,   /* usage, or input that cannot be worked on */
+    SP_EXIT_ROW_ERRORS = 3, /* done, but some rows have errors */
+    SP_EXIT_STOPPED = 75,   /* from outside, can go on: EX_TEMPFAIL of sysexits.h */
+};
+
+/* The one of a failure. */
 int sp_cli_status(const sp_error *err);
 /* The same, and prints "spill: <text>" on stderr. */
 int sp_cli_fail(const sp_error *err);

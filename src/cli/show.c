@@ -23,25 +23,23 @@
 #include "util/json.h"
 #include "util/size.h"
 #include "util/units.h"
+#include "util/utf8.h"
 
 enum { REDRAW_NS = 100000000, PLAIN_EVERY_S = 30, SHOWN_ROWS = 4, NAME_COLUMNS = 14, BLOCK_LINES = 3 + SHOWN_ROWS };
 
 struct sp_show {
     sp_show_style style;
-    bool is_terminal;
     size_t n_lines; /* of the block on screen */
     size_t widths[BLOCK_LINES];
     uint64_t drawn_ns;
     double plain_s; /* when the last plain line was printed */
     size_t columns;
-    sp_plan plan;
 };
 
 sp_show *sp_show_new(sp_show_style style) {
     sp_show *show = calloc(1, sizeof *show);
     SP_CHECK(show != NULL);
-    show->is_terminal = isatty(STDERR_FILENO);
-    show->style = style == SP_SHOW_LIVE && !show->is_terminal ? SP_SHOW_PLAIN : style;
+    show->style = style == SP_SHOW_LIVE && !isatty(STDERR_FILENO) ? SP_SHOW_PLAIN : style;
     return show;
 }
 
@@ -159,7 +157,7 @@ static void block_row(sp_show *show, const sp_row *row) {
     size_t room = show->columns > NAME_COLUMNS + 6 ? show->columns - NAME_COLUMNS - 4 : 1;
     size_t n = row->text.n_bytes, from = n > room ? n - room : 0;
     const char *text = row->text.data ? row->text.data : "";
-    while (from < n && ((unsigned char)text[from] & 0xc0) == 0x80) from++;
+    while (from < n && sp_utf8_continues(text[from])) from++;
     char plain[1024], shown[1024], name[64];
     size_t n_plain = 0;
     for (size_t i = from; i < n && n_plain < sizeof plain; i++)
@@ -201,9 +199,8 @@ static void draw_block(sp_show *show, const sp_job_progress *progress) {
 
 /* ---- events ---- */
 
-static void planned(void *ctx, const sp_job_info *info) {
+static void on_plan(void *ctx, const sp_job_info *info) {
     sp_show *show = ctx;
-    show->plan = *info->plan;
     if (show->style == SP_SHOW_JSON) emit_plan(info);
     if (show->style != SP_SHOW_LIVE && show->style != SP_SHOW_PLAIN) return;
     sp_buf text = {0};
@@ -216,7 +213,7 @@ static void planned(void *ctx, const sp_job_info *info) {
     fflush(stderr);
 }
 
-static void passed(void *ctx, const sp_job_progress *progress) {
+static void on_pass(void *ctx, const sp_job_progress *progress) {
     sp_show *show = ctx;
     if (show->style == SP_SHOW_JSON) emit_pass(progress);
     if (show->style == SP_SHOW_LIVE) {
@@ -232,13 +229,13 @@ static void passed(void *ctx, const sp_job_progress *progress) {
     }
 }
 
-static void row(void *ctx, const sp_job_row *event) {
+static void on_row(void *ctx, const sp_job_row *event) {
     sp_show *show = ctx;
     if (show->style == SP_SHOW_JSON) emit_row(event);
 }
 
 sp_job_events sp_show_events(sp_show *show) {
-    return (sp_job_events){.ctx = show, .planned = planned, .passed = passed, .row = row};
+    return (sp_job_events){.ctx = show, .planned = on_plan, .passed = on_pass, .row = on_row};
 }
 
 void sp_show_end(sp_show *show, const sp_job_result *result) {

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "util/file.h"
 #include "util/json.h"
 
 enum { MANIFEST_BYTES_MAX = 16 << 20 };
@@ -32,32 +33,11 @@ bool sp_home_path(const char *home, char *path, size_t path_bytes, sp_error *err
            sp_fail(err, SP_ERR_USAGE, "SPILL_HOME: longer than %zu bytes", path_bytes);
 }
 
-/* A path that cannot be is unusable input; a full or failing drive is not the user's mistake. */
-static bool cannot_create(const char *path, sp_error *err) {
-    bool is_drive = errno == ENOSPC || errno == EDQUOT || errno == EIO;
-    sp_fail_errno(err, "%s: cannot be created", path);
-    if (!is_drive) err->code = SP_ERR_USAGE;
-    return false;
-}
-
-static bool make_dirs(const char *path, sp_error *err) {
-    char part[4096];
-    for (size_t i = 1; path[i - 1]; i++) {
-        if (path[i] != '/' && path[i] != '\0') continue;
-        memcpy(part, path, i);
-        part[i] = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST) {
-            return cannot_create(part, err);
-        }
-    }
-    return true;
-}
-
 bool sp_rundir_create(sp_rundir *rundir, const char *home, sp_error *err) {
     char top[3900], base[3910];
     if (!sp_home_path(home, top, sizeof top, err)) return false;
     snprintf(base, sizeof base, "%s/runs", top);
-    if (!make_dirs(base, err)) return false;
+    if (!sp_file_make_dirs(base, err)) return false;
     for (int i_try = 0; i_try < 100; i_try++) {
         struct timespec now;
         struct tm utc;
@@ -72,7 +52,7 @@ bool sp_rundir_create(sp_rundir *rundir, const char *home, sp_error *err) {
         if (mkdir(rundir->path, 0777) == 0) return true;
         if (errno != EEXIST) break;
     }
-    return cannot_create(rundir->path, err);
+    return sp_fail_create(err, rundir->path);
 }
 
 static bool write_all(int fd, const char *text, size_t n_bytes) {

@@ -103,6 +103,14 @@ bool sp_fail_open(sp_error *err, const char *path) {
     return false;
 }
 
+bool sp_fail_create(sp_error *err, const char *path) {
+    bool is_drive = errno == ENOSPC || errno == EDQUOT || errno == EIO;
+    if (err->code != SP_OK) return false;
+    sp_fail_errno(err, "%s: cannot be created", path);
+    if (!is_drive) err->code = SP_ERR_USAGE;
+    return false;
+}
+
 bool sp_error_wrap(sp_error *err, const char *format, ...) {
     if (err->code == SP_OK) return false;
     va_list args;

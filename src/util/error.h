@@ -39,6 +39,9 @@ bool sp_fail_errno(sp_error *err, const char *format, ...) SP_PRINTF(2, 3);
  * descriptors, no memory, a bad disk). */
 bool sp_fail_open(sp_error *err, const char *path);
 
+/* The same for a path that the user named and that cannot be made: SP_ERR_USAGE, unless the drive is full or bad. */
+bool sp_fail_create(sp_error *err, const char *path);
+
 /* Puts "<context>: " before the text of a filled error. Always returns false. */
 bool sp_error_wrap(sp_error *err, const char *format, ...) SP_PRINTF(2, 3);
 

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -40,4 +42,16 @@ bool sp_file_read(const char *path, size_t max_bytes, sp_buf *out, sp_error *err
 bool sp_file_is_absent(const char *path) {
     struct stat st;
     return stat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
+bool sp_file_make_dirs(const char *path, sp_error *err) {
+    char part[PATH_MAX];
+    for (size_t n = 1; path[n - 1]; n++) {
+        if (path[n] != '/' && path[n] != '\0') continue;
+        if (n >= sizeof part) return sp_fail(err, SP_ERR_USAGE, "%s: over %zu bytes", path, sizeof part - 1);
+        memcpy(part, path, n);
+        part[n] = '\0';
+        if (mkdir(part, 0777) != 0 && errno != EEXIST) return sp_fail_create(err, part);
+    }
+    return true;
 }

@@ -1,4 +1,4 @@
-/* Whole small files into memory, with a bound. Thread-safe. */
+/* Whole small files into memory, with a bound; directories. Thread-safe. */
 #ifndef SPILL_UTIL_FILE_H
 #define SPILL_UTIL_FILE_H
 
@@ -12,5 +12,8 @@ bool sp_file_read(const char *path, size_t max_bytes, sp_buf *out, sp_error *err
 /* Whether there is nothing at path: no entry, or a link to none. What cannot be looked at counts as there, so that
  * reading it tells why. */
 bool sp_file_is_absent(const char *path);
+
+/* Makes the directory at path and all above it that are not there. */
+bool sp_file_make_dirs(const char *path, sp_error *err) SP_MUST_CHECK;
 
 #endif

@@ -154,6 +154,7 @@ static void test_doctor_tells_what_runs_here(void **state) {
     json_t *found = json_loads(run.out, 0, &where);
     assert_non_null(found);
     assert_true(json_is_boolean(json_object_get(found, "io_uring")));
+    assert_true(json_is_boolean(json_object_get(json_object_get(found, "build"), "zstd")));
     assert_true(json_is_array(json_object_get(found, "drives")));
     assert_true(json_is_integer(json_object_get(found, "resident_params_max")));
     json_decref(found);

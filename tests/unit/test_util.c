@@ -3,14 +3,18 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "util/arena.h"
 #include "util/buf.h"
 #include "util/error.h"
+#include "util/file.h"
 #include "util/json.h"
 #include "util/size.h"
 #include "util/units.h"
@@ -207,6 +211,24 @@ static void test_json_text_of_any_bytes(void **state) {
     json_decref(value);
 }
 
+static void test_directories_are_made(void **state) {
+    (void)state;
+    sp_error err = {0};
+    char top[] = "/tmp/spill-util-XXXXXX", path[100];
+    struct stat st;
+    assert_non_null(mkdtemp(top));
+    snprintf(path, sizeof path, "%s/a//b/", top);
+    assert_true(sp_file_make_dirs(path, &err) && sp_file_make_dirs(path, &err));
+    assert_true(stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+    assert_false(sp_file_make_dirs("/dev/null/a", &err));
+    assert_int_equal(err.code, SP_ERR_USAGE);
+    assert_string_equal(err.text, "/dev/null/a: cannot be created: Not a directory");
+    rmdir(path);
+    snprintf(path, sizeof path, "%s/a", top);
+    rmdir(path);
+    rmdir(top);
+}
+
 static void test_numbers_for_people(void **state) {
     (void)state;
     char text[SP_UNITS_BYTES];
@@ -240,6 +262,7 @@ int main(void) {
         cmocka_unit_test(test_json_numbers),
         cmocka_unit_test(test_json_quote),
         cmocka_unit_test(test_numbers_for_people),
+        cmocka_unit_test(test_directories_are_made),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
