@@ -1,8 +1,8 @@
 /* The shape of a model as the few numbers that passes cost by, and their sum. */
 #include "planner/cost.h"
 
-/* UNHIDDEN: the part of the shorter one of compute and disk that shows, measured on partly pinned and streamed passes
- * (bench/RESULTS.md). CALLS_LAYER: operations of a layer that fork and join. */
+/* UNHIDDEN: the part of the shorter one of compute and disk that shows; an assumption, which bench/estimate.sh is
+ * there to judge. CALLS_LAYER: operations of a layer that fork and join. */
 static const double unhidden = 0.06;
 enum { CALLS_LAYER = 9 };
 /* FADE_PASSES: what was seen counts as that many passes of a bucket at most. OWN_PASSES: of a bucket that weigh as much
