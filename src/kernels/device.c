@@ -1,6 +1,6 @@
 /* Opening the CPU device: picks the tables by cascade, best ISA first, and owns the threads' scratch.
  *
- * An ISA is a row of `isas`. A product table is taken from the first row that is usable here, not disabled, and has
+ * An ISA is a row of ISA_ROWS. A product table is taken from the first row that is usable here, not disabled, and has
  * one for the mode; the vector table likewise, from its own cascade. Scalar has both and cannot be disabled. */
 #include <stdlib.h>
 #include <string.h>
@@ -27,14 +27,18 @@ typedef struct {
 #define ON_ARM(table) &(table), true
 #endif
 
-static const isa_row isas[] = {
-    {"amx", NULL, ON_X86(sp_linear_amx), SP_CPU_AMX_BF16},
-    {"avx512bf16", "avx512", ON_X86(sp_linear_avx512bf16), SP_CPU_AVX512BF16},
-    {"avx512", NULL, ON_X86(sp_linear_avx512), SP_CPU_AVX512},
-    {"avx2", NULL, ON_X86(sp_linear_avx2), SP_CPU_AVX2},
-    {"neon", NULL, ON_ARM(sp_linear_neon), SP_CPU_NEON},
-    {"scalar", NULL, &sp_linear_scalar, true, 0},
-};
+/* Best first; scalar, which is everywhere and cannot be disabled, follows them. */
+#define ISA_ROWS(ROW)                                                            \
+    ROW("amx", NULL, ON_X86(sp_linear_amx), SP_CPU_AMX_BF16)                     \
+    ROW("avx512bf16", "avx512", ON_X86(sp_linear_avx512bf16), SP_CPU_AVX512BF16) \
+    ROW("avx512", NULL, ON_X86(sp_linear_avx512), SP_CPU_AVX512)                 \
+    ROW("avx2", NULL, ON_X86(sp_linear_avx2), SP_CPU_AVX2)                       \
+    ROW("neon", NULL, ON_ARM(sp_linear_neon), SP_CPU_NEON)
+#define TABLE_ROW(name, ...) {name, __VA_ARGS__},
+#define NAME(name, ...) name,
+#define WORD(name, ...) " " name
+
+static const isa_row isas[] = {ISA_ROWS(TABLE_ROW){"scalar", NULL, &sp_linear_scalar, true, 0}};
 enum { N_ISAS = sizeof isas / sizeof *isas };
 
 static bool row_usable(const isa_row *row) { return row->here && (sp_cpu_features() & row->features) == row->features; }
@@ -46,8 +50,7 @@ static const isa_row *find_row(const char *name, size_t n_bytes) {
 }
 
 const char *const *sp_device_isa_names(void) {
-    static const char *const names[] = {"amx", "avx512bf16", "avx512", "avx2", "neon", "scalar", NULL};
-    _Static_assert(sizeof names / sizeof *names == N_ISAS + 1, "names are those of the table");
+    static const char *const names[] = {ISA_ROWS(NAME) "scalar", NULL};
     return names;
 }
 
@@ -63,10 +66,9 @@ static bool parse_disabled(const char *list, bool *disabled, sp_error *err) {
         const isa_row *row = find_row(list, n);
         if (!row || row == &isas[N_ISAS - 1]) {
             char shown[4 * MAX_NAME_BYTES];
-            return sp_fail(
-                err, SP_ERR_USAGE,
-                "SPILL_DISABLE_ISA: '%s' cannot be disabled, want a list of amx, avx512bf16, avx512, avx2, neon",
-                sp_printable(list, n, shown, sizeof shown));
+            return sp_fail(err, SP_ERR_USAGE,
+                           "SPILL_DISABLE_ISA: '%s' found, wanted with commas between them some of:" ISA_ROWS(WORD),
+                           sp_printable(list, n, shown, sizeof shown));
         }
         for (size_t i = 0; i < N_ISAS; i++)
             if (&isas[i] == row || (isas[i].implied && strcmp(isas[i].implied, row->name) == 0)) disabled[i] = true;
