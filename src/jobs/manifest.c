@@ -19,7 +19,7 @@ static json_t *time_text(int64_t wall_s) {
     return json_string(text);
 }
 
-/* A path as another process finds it; "-" and "sample" are none. */
+/* A path as another process finds it. */
 static json_t *absolute_path(const char *path) {
     char directory[4096], whole[8200];
     if (*path == '/' || access(path, F_OK) != 0 || !getcwd(directory, sizeof directory)) return sp_json_text(path);
@@ -72,7 +72,10 @@ static json_t *result_section(const sp_job_result *result) {
 }
 
 json_t *sp_manifest_json(const sp_manifest *m) {
-    json_t *input = json_pack("{s:o,s:s?}", "path", absolute_path(m->options->input_path), "xxh3_128", m->input_hash);
+    const char *path = m->options->input_path;
+    bool is_path = strcmp(path, "-") != 0 && strcmp(path, "sample") != 0;
+    json_t *input =
+        json_pack("{s:o,s:s?}", "path", is_path ? absolute_path(path) : sp_json_text(path), "xxh3_128", m->input_hash);
     json_t *manifest = json_pack(
         "{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "run", m->run_id, "state", m->state, "version",
         SP_VERSION, "created", time_text(m->created_s), "updated", time_text(sp_clock_wall_s()), "command",

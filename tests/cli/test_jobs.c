@@ -17,7 +17,9 @@
 
 /* stop FILE N COMMAND...: ends COMMAND with a signal once FILE has more than N lines. */
 #define STOP                                                                                                         \
-    "stop() { f=$1; n=$2; shift 2; \"$@\" & p=$!; while kill -0 $p && [ $(cat $f | wc -l) -le $n ]; do sleep 0.02; " \
+    "stop() { f=$1; n=$2; shift 2; exec 3<&0; \"$@\" <&3 & p=$!; while kill -0 $p && [ $(cat $f | wc -l) -le $n ]; " \
+    "do sleep "                                                                                                      \
+    "0.02; "                                                                                                         \
     "done 2>/dev/null; kill -TERM $p; wait $p; }; "
 
 /* Runs a command in a shell, with $D the scratch directory; the exit status must be as wanted. */
@@ -143,6 +145,15 @@ static void test_standard_input(void **state) {
     expect(2, "changed, it", "\"$SPILL\" resume </dev/null");
     free(shell(3, "cat $D/rows.jsonl | \"$SPILL\" resume --quiet"));
     expect_same("$D/want", "$D/piped");
+}
+
+/* From another directory, and the built-in rows even where a file has their name. */
+static void test_elsewhere(void **state) {
+    (void)state;
+    free(shell(0, "cp -r " MODEL " $D/here; cd $D; : >sample; " RUN "here sample >sample.want"));
+    free(shell(75, "cd $D; stop sample.out 0 " RUN "--rows 1 here sample -o sample.out"));
+    free(shell(0, "cd /; \"$SPILL\" resume --quiet"));
+    expect_same("$D/sample.want", "$D/sample.out");
 }
 
 /* What a crash leaves behind whole lines goes, in results and journal; what is nobody's crash is refused. */
@@ -292,15 +303,11 @@ static void test_memory_does_not_follow_rows(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stop_and_go_on),
-        cmocka_unit_test(test_own_results),
-        cmocka_unit_test(test_many_in_flight),
-        cmocka_unit_test(test_standard_input),
-        cmocka_unit_test(test_torn_ends),
-        cmocka_unit_test(test_changes_are_refused),
-        cmocka_unit_test(test_empty_results_may_change),
-        cmocka_unit_test(test_seen_from_outside),
-        cmocka_unit_test(test_memory_does_not_follow_rows),
+        cmocka_unit_test(test_stop_and_go_on),      cmocka_unit_test(test_own_results),
+        cmocka_unit_test(test_many_in_flight),      cmocka_unit_test(test_standard_input),
+        cmocka_unit_test(test_elsewhere),           cmocka_unit_test(test_torn_ends),
+        cmocka_unit_test(test_changes_are_refused), cmocka_unit_test(test_empty_results_may_change),
+        cmocka_unit_test(test_seen_from_outside),   cmocka_unit_test(test_memory_does_not_follow_rows),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
