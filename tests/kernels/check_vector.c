@@ -386,46 +386,83 @@ static void draw_row(const attention_shape *shape, size_t text, size_t pos, int 
 
 static float norm_weight(size_t i) { return 1.0f + 0.25f * draw(77, i); }
 
+static size_t text_of(const texts *all, const sp_kv_span *span) {
+    return (size_t)(span->pages - all->pages[0]) / MAX_PAGES;
+}
+
+/* What goes into a pass: q [T, H*E], k and v [T, K*E], and the turns of their positions [T, n_pairs]. */
+typedef struct {
+    guarded q, k, v, cosines, sines;
+    size_t wq, wk, n_pairs;
+} pass_inputs;
+
+static pass_inputs inputs_new(const texts *all, const sp_kv_span *spans, size_t n_spans, size_t n_tokens) {
+    const attention_shape *shape = all->shape;
+    size_t wq = shape->n_heads * shape->head_dim, wk = shape->n_kv_heads * shape->head_dim;
+    size_t n_pairs = shape->n_rotating / 2;
+    pass_inputs in = {guarded_new(n_tokens * wq),
+                      guarded_new(n_tokens * wk),
+                      guarded_new(n_tokens * wk),
+                      guarded_new(n_tokens * n_pairs),
+                      guarded_new(n_tokens * n_pairs),
+                      wq,
+                      wk,
+                      n_pairs};
+    float inv_freq[128];
+    for (size_t i = 0; i < n_pairs; i++) inv_freq[i] = (float)pow(1e4, -(double)i / (double)n_pairs);
+    for (size_t i = 0; i < n_spans; i++) {
+        size_t text = text_of(all, &spans[i]), t0 = spans[i].first_token;
+        sp_rope_fill(inv_freq, n_pairs, spans[i].first_pos, spans[i].n_tokens, 1.0f, in.cosines.at + t0 * n_pairs,
+                     in.sines.at + t0 * n_pairs);
+        for (size_t t = 0; t < spans[i].n_tokens; t++) {
+            draw_row(shape, text, spans[i].first_pos + t, 0, wq, in.q.at + (t0 + t) * wq);
+            draw_row(shape, text, spans[i].first_pos + t, 1, wk, in.k.at + (t0 + t) * wk);
+            draw_row(shape, text, spans[i].first_pos + t, 2, wk, in.v.at + (t0 + t) * wk);
+        }
+    }
+    return in;
+}
+
+static void inputs_free(pass_inputs *in) {
+    guarded_free(&in->q), guarded_free(&in->k), guarded_free(&in->v);
+    guarded_free(&in->cosines), guarded_free(&in->sines);
+}
+
+/* The span's outputs go to its text's, NaN where packed is not out, rounded. */
+static void keep_outputs(texts *all, const sp_kv_span *span, size_t wq, const float *out, const float *packed) {
+    float *to = all->out[text_of(all, span)] + span->first_pos * wq;
+    const size_t from = span->first_token * wq;
+    for (size_t j = 0; j < span->n_tokens * wq; j++)
+        to[j] = (float)rounded(all->device, out[from + j]) == packed[from + j] ? packed[from + j] : NAN;
+}
+
 /* One pass of the given spans: n[text] tokens of each text from first[text] on, texts in falling order. */
 static void run_pass(texts *all, const size_t *first, const size_t *n) {
     const attention_shape *shape = all->shape;
-    size_t wq = shape->n_heads * shape->head_dim, wk = shape->n_kv_heads * shape->head_dim, n_tokens = 0, n_spans = 0;
+    size_t n_tokens = 0, n_spans = 0;
     sp_kv_span spans[N_TEXTS];
     for (size_t x = N_TEXTS; x-- > 0;) {
         if (n[x] == 0) continue;
         spans[n_spans++] = (sp_kv_span){n_tokens, n[x], first[x], all->pages[x]};
         n_tokens += n[x];
     }
-    size_t n_pairs = shape->n_rotating / 2;
-    guarded q = guarded_new(n_tokens * wq), k = guarded_new(n_tokens * wk), v = guarded_new(n_tokens * wk);
-    guarded out = guarded_new(n_tokens * wq), packed = guarded_new(n_tokens * wq);
-    guarded sines = guarded_new(n_tokens * n_pairs), cosines = guarded_new(n_tokens * n_pairs);
-    float inv_freq[128], weight[256];
-    for (size_t i = 0; i < n_pairs; i++) inv_freq[i] = (float)pow(1e4, -(double)i / (double)n_pairs);
+    pass_inputs in = inputs_new(all, spans, n_spans, n_tokens);
+    guarded out = guarded_new(n_tokens * in.wq), packed = guarded_new(n_tokens * in.wq);
+    float weight[256];
     for (size_t i = 0; i < shape->head_dim; i++) weight[i] = norm_weight(i);
-    for (size_t i = 0; i < n_spans; i++) {
-        size_t text = (size_t)(spans[i].pages - all->pages[0]) / MAX_PAGES, t0 = spans[i].first_token;
-        sp_rope_fill(inv_freq, n_pairs, spans[i].first_pos, spans[i].n_tokens, 1.0f, cosines.at + t0 * n_pairs,
-                     sines.at + t0 * n_pairs);
-        for (size_t t = 0; t < spans[i].n_tokens; t++) {
-            draw_row(shape, text, spans[i].first_pos + t, 0, wq, q.at + (t0 + t) * wq);
-            draw_row(shape, text, spans[i].first_pos + t, 1, wk, k.at + (t0 + t) * wk);
-            draw_row(shape, text, spans[i].first_pos + t, 2, wk, v.at + (t0 + t) * wk);
-        }
-    }
-    sp_rope_table rope = {cosines.at, sines.at, shape->n_rotating, shape->interleaved};
+    sp_rope_table rope = {in.cosines.at, in.sines.at, shape->n_rotating, shape->interleaved};
     sp_rope_kv_args store = {.n_heads = shape->n_heads,
                              .n_kv_heads = shape->n_kv_heads,
                              .head_dim = shape->head_dim,
-                             .q = q.at,
-                             .k = k.at,
-                             .v = v.at,
-                             .ldq = wq,
-                             .ldkv = wk,
+                             .q = in.q.at,
+                             .k = in.k.at,
+                             .v = in.v.at,
+                             .ldq = in.wq,
+                             .ldkv = in.wk,
                              .q_norm = shape->norms ? weight : NULL,
                              .k_norm = shape->norms ? weight : NULL,
                              .norm_eps = 1e-6f,
-                             .rope = n_pairs ? &rope : NULL,
+                             .rope = in.n_pairs ? &rope : NULL,
                              .spans = spans,
                              .n_spans = n_spans,
                              .kv = all->kv};
@@ -433,8 +470,8 @@ static void run_pass(texts *all, const size_t *first, const size_t *n) {
     sp_attention_args args = {.n_heads = shape->n_heads,
                               .n_kv_heads = shape->n_kv_heads,
                               .head_dim = shape->head_dim,
-                              .q = q.at,
-                              .ldq = wq,
+                              .q = in.q.at,
+                              .ldq = in.wq,
                               .scale = 0.15f,
                               .cap = shape->cap,
                               .window = shape->window,
@@ -442,20 +479,13 @@ static void run_pass(texts *all, const size_t *first, const size_t *n) {
                               .n_spans = n_spans,
                               .kv = all->kv,
                               .out = out.at,
-                              .ldo = wq,
+                              .ldo = in.wq,
                               .packed = packed.at,
                               .n_tokens = n_tokens};
     sp_op_attention(all->device, &args);
-    for (size_t i = 0; i < n_spans; i++) {
-        size_t text = (size_t)(spans[i].pages - all->pages[0]) / MAX_PAGES, t0 = spans[i].first_token * wq;
-        float *to = all->out[text] + spans[i].first_pos * wq;
-        memcpy(to, packed.at + t0, spans[i].n_tokens * wq * sizeof(float));
-        for (size_t j = 0; j < spans[i].n_tokens * wq; j++)
-            if ((float)rounded(all->device, out.at[t0 + j]) != packed.at[t0 + j])
-                to[j] = NAN; /* packed is out, rounded */
-    }
-    guarded_free(&q), guarded_free(&k), guarded_free(&v), guarded_free(&out), guarded_free(&packed);
-    guarded_free(&sines), guarded_free(&cosines);
+    for (size_t i = 0; i < n_spans; i++) keep_outputs(all, &spans[i], in.wq, out.at, packed.at);
+    inputs_free(&in);
+    guarded_free(&out), guarded_free(&packed);
 }
 
 /* way 0: whole texts in one pass; 1: token by token together; 2: chunks of odd sizes; 3: one text after the other. */
