@@ -34,9 +34,10 @@ static char *shell(int want_status, const char *format, ...) {
     program_run run = run_shell(command, NULL);
     if (run.status != want_status)
         fail_msg("%s\nstatus %d, wanted %d: %.600s %.300s", command, run.status, want_status, run.err, run.out);
-    char *both = calloc(1, run.out_bytes + strlen(run.err) + 1);
+    size_t err_bytes = strlen(run.err);
+    char *both = calloc(1, run.out_bytes + err_bytes + 1);
     memcpy(both, run.out, run.out_bytes);
-    strcat(both, run.err);
+    memcpy(both + run.out_bytes, run.err, err_bytes);
     program_run_free(&run);
     return both;
 }

@@ -184,8 +184,8 @@ static size_t pack(bool as_gzip, const char *text, size_t n_bytes, char *packed)
 
 /* Reads it all; the number of lines, or -1 with a message that names what is wrong. */
 static int count_lines(const char *suffix, const char *packed, size_t n_bytes, sp_error *err) {
-    char path[64] = "/tmp/spill-input-XXXXXX";
-    strcat(path, suffix);
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/spill-input-XXXXXX%s", suffix);
     int fd = mkstemps(path, (int)strlen(suffix)), n = 0, got;
     assert_true(fd >= 0);
     assert_int_equal(write(fd, packed, n_bytes), (ssize_t)n_bytes);
