@@ -67,8 +67,6 @@ void sp_engine_seq_close(sp_engine *e, uint32_t seq) {
     *s = (sp_seq){0};
 }
 
-size_t sp_engine_seq_n_tokens(const sp_engine *e, uint32_t seq) { return seq_at(e, seq)->n_tokens; }
-
 size_t sp_engine_seq_set_length(sp_engine *e, uint32_t seq, size_t n_length) {
     sp_seq *s = seq_at(e, seq);
     size_t key = rope_length(&e->model->arch, n_length);

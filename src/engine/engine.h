@@ -25,8 +25,7 @@ void sp_engine_close(sp_engine *engine);
  * already, or when that many tokens are more than all pages hold. */
 bool sp_engine_seq_open(sp_engine *engine, size_t n_prompt, size_t n_tokens_max, uint32_t *seq,
                         sp_error *err) SP_MUST_CHECK;
-void sp_engine_seq_close(sp_engine *engine, uint32_t seq);            /* gives its pages back */
-size_t sp_engine_seq_n_tokens(const sp_engine *engine, uint32_t seq); /* tokens in its cache */
+void sp_engine_seq_close(sp_engine *engine, uint32_t seq); /* gives its pages back */
 
 /* Says that the row's next logits will be those of its first n_length tokens (the prompt; then one more each step),
  * before the first span that leads to them. One rotary scaling (longrope) turns all of a row's positions by

@@ -2,6 +2,10 @@
  * fills it from a config (config.json or GGUF metadata); the engine reads nothing else, so a new family is a new way to
  * fill this struct.
  *
+ * Families to come have their place here. What no family sets yet is one of two kinds: [tested], the engine does it,
+ * as a made-up architecture shows (tests/unit/engine_arch_test.c); [refused], sp_engine_open fails with SP_ERR_SUPPORT
+ * and its name, before a weight is read.
+ *
  * Sources of the facts: docs/families.md. Plain data, immutable after sp_model_open, shared by threads. */
 #ifndef SPILL_MODEL_ARCH_H
 #define SPILL_MODEL_ARCH_H
@@ -27,13 +31,13 @@ typedef struct {
     size_t dynamic_base_pos; /* max_position_embeddings */
 } sp_rope;
 
-typedef enum { SP_FFN_GLU, SP_FFN_MOE } sp_ffn_kind;
+typedef enum { SP_FFN_GLU, SP_FFN_MOE /* [refused] */ } sp_ffn_kind;
 
 typedef struct {
     size_t window;   /* sliding window, 0: full attention */
     uint32_t i_rope; /* index into sp_arch.ropes */
     sp_ffn_kind ffn;
-    bool attn_cap_on; /* reserved for families that cap scores on some layers */
+    bool attn_cap_on; /* [tested] scores of this layer are capped by attn_cap */
 } sp_layer_arch;
 
 typedef struct {
@@ -45,12 +49,12 @@ typedef struct {
     size_t n_vocab;                       /* V: rows of embedding and head, the tokenizer may know fewer */
     size_t n_positions; /* positions a row may have: max_position_embeddings, or what scaling makes of it */
     float norm_eps;
-    bool norm_plus_one; /* Gemma: times (1 + w) */
-    bool post_norms;    /* Gemma 2: norms after attention and feed-forward too */
+    bool norm_plus_one; /* [tested] Gemma: times (1 + w) */
+    bool post_norms;    /* [refused] Gemma 2: norms after attention and feed-forward too */
     sp_act act;
-    float embed_scale;         /* 1, or sqrt(D) for Gemma */
+    float embed_scale;         /* 1; [tested] sqrt(D) for Gemma */
     float attn_scale;          /* E^-0.5 unless the family says otherwise */
-    float attn_cap, logit_cap; /* 0: none */
+    float attn_cap, logit_cap; /* 0: none; [tested] cap * tanh(x / cap) */
     bool tied_head;
     const sp_layer_arch *layers; /* [L] */
     const sp_rope *ropes;

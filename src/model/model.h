@@ -36,7 +36,7 @@ typedef struct {
     sp_matrix q, k, v, o;                    /* [H*E, D] [K*E, D] [K*E, D] [D, H*E] */
     sp_matrix gate, up, down;                /* [F, D] [F, D] [D, F] */
     sp_vector attn_norm, ffn_norm;           /* [D] */
-    sp_vector attn_post_norm, ffn_post_norm; /* [D], Gemma */
+    sp_vector attn_post_norm, ffn_post_norm; /* [D], Gemma; with arch.post_norms */
     sp_vector q_norm, k_norm;                /* [E] */
     sp_vector q_bias, k_bias, v_bias, o_bias;
     sp_vector gate_bias, up_bias, down_bias;
