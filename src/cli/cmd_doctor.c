@@ -60,7 +60,7 @@ static void find_processor(report *r, const sp_machine *machine) {
 
 static void find_memory(report *r, const sp_machine *machine) {
     char ram[SP_UNITS_BYTES], limit[SP_UNITS_BYTES], budget[SP_UNITS_BYTES], line[200];
-    uint64_t budget_bytes = machine->limit_bytes / 4 * 3;
+    uint64_t budget_bytes = sp_plan_budget_bytes(machine, 0);
     if (r->json) {
         json_object_set_new(r->json, "ram_bytes", json_integer((json_int_t)machine->ram_bytes));
         json_object_set_new(r->json, "limit_bytes", json_integer((json_int_t)machine->limit_bytes));
@@ -175,7 +175,7 @@ static void find_drives(report *r, const sp_machine_file *known) {
 /* What runs here, in terms of bf16 weights: the room that the program and rows want is taken off. */
 static void find_models(report *r, const sp_machine *machine, const sp_machine_file *known) {
     static const double big_bytes = 141e9, room_bytes = 1e9; /* a model of 70 billion weights */
-    double resident = ((double)machine->limit_bytes * 0.75 - room_bytes) / 2;
+    double resident = ((double)sp_plan_budget_bytes(machine, 0) - room_bytes) / 2;
     double disk_bps = known->n_drives > 0 ? known->drives[0].read_bps : 0;
     if (resident < 0) resident = 0;
     if (r->json) {

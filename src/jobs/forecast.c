@@ -193,7 +193,7 @@ static bool use_other_machine(sp_forecast *f, sp_machine *machine, sp_error *err
 }
 
 static bool may_stream(const sp_forecast *f, const sp_machine *machine, const sp_plan_request *request) {
-    uint64_t budget_bytes = request->memory_bytes ? request->memory_bytes : machine->limit_bytes / 4 * 3;
+    uint64_t budget_bytes = sp_plan_budget_bytes(machine, request->memory_bytes);
     if (request->placement == SP_PLACE_RESIDENT) return false;
     return request->placement == SP_PLACE_STREAM || f->setup.model->weight_bytes + ROOM_BYTES > budget_bytes;
 }

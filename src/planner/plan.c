@@ -181,6 +181,10 @@ static void set_kv(sp_plan *plan, size_t n_pages) {
     plan->kv_bytes = (uint64_t)n_pages * SP_KV_PAGE_TOKENS * plan->kv_token_bytes;
 }
 
+uint64_t sp_plan_budget_bytes(const sp_machine *machine, uint64_t memory_bytes) {
+    return memory_bytes ? memory_bytes : machine->limit_bytes / 4 * 3;
+}
+
 /* The least that this candidate takes: all weights when resident, none when streamed. */
 static void lay_out(const search *s, sp_placement placement, size_t rows, size_t kv_pages, size_t pass_tokens,
                     sp_plan *plan) {
@@ -188,7 +192,7 @@ static void lay_out(const search *s, sp_placement placement, size_t rows, size_t
     memset(plan, 0, sizeof *plan); /* plans are compared as bytes */
     plan->placement = placement;
     plan->mode = r->mode;
-    plan->budget_bytes = r->memory_bytes ? r->memory_bytes : s->machine->limit_bytes / 4 * 3;
+    plan->budget_bytes = sp_plan_budget_bytes(s->machine, r->memory_bytes);
     plan->weight_bytes = s->model->weight_bytes;
     plan->kv_token_bytes = sp_layout_kv_token_bytes(&s->model->arch, r->mode);
     plan->rows = rows;

@@ -31,6 +31,9 @@ typedef struct {
     size_t read_depth, read_request_bytes;
 } sp_machine;
 
+/* What a run may take: memory_bytes (--memory), or with 0 three quarters of the machine's limit. */
+uint64_t sp_plan_budget_bytes(const sp_machine *machine, uint64_t memory_bytes);
+
 typedef struct {
     size_t n_prompt, max_new; /* tokens */
 } sp_plan_row;
@@ -39,7 +42,7 @@ typedef struct {
 typedef struct {
     sp_mode mode;
     sp_placement placement;
-    uint64_t memory_bytes;    /* --memory; 0: 75% of limit_bytes */
+    uint64_t memory_bytes;    /* --memory; sp_plan_budget_bytes */
     size_t rows_cap;          /* --rows; 0: none */
     size_t pass_tokens;       /* tokens of a pass, for tests; 0: the planner's choice */
     size_t n_rows;            /* rows of the input, as far as known or guessed */
