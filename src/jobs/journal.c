@@ -118,11 +118,16 @@ static bool flush(sp_journal *journal, sp_error *err) {
     return good;
 }
 
+/* Whether all that was synced in the background is on the drive. */
+static bool check_syncer(const sp_journal *journal, sp_error *err) {
+    return sp_syncer_check(journal->syncer, err) || sp_error_wrap(err, "%s", journal->results->path);
+}
+
 /* Results before the journal. */
 static bool sync_now(sp_journal *journal, sp_error *err) {
     if (journal->syncer) {
         sp_syncer_wait(journal->syncer);
-        if (!sp_syncer_check(journal->syncer, err)) return false;
+        if (!check_syncer(journal, err)) return false;
     }
     if (!sp_writer_sync(journal->results, err)) return false;
     bool is_unsynced = journal->is_unsynced;
@@ -225,7 +230,7 @@ bool sp_journal_sync(sp_journal *journal, bool force, sp_error *err) {
     journal->is_unsynced = false;
     journal->synced_ns = now;
     sp_syncer_begin(journal->syncer, sp_writer_take_unsynced(journal->results), fd);
-    return sp_syncer_check(journal->syncer, err);
+    return check_syncer(journal, err);
 }
 
 bool sp_journal_finish(sp_journal *journal, sp_error *err) {
