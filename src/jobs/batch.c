@@ -22,6 +22,8 @@ typedef struct {
     sp_span *spans;     /* [rows] of this pass */
     sp_row **span_rows; /* [rows] whose span it is */
     size_t n_spans;
+    size_t promised_pages;   /* that they will take */
+    size_t left_tokens;      /* that may still join them */
     sp_sampler **samplers;   /* [n_threads] */
     sp_sample *samples;      /* [rows] */
     sp_error *sample_errors; /* [rows] */
@@ -41,7 +43,7 @@ static void remove_running(batch *b, size_t i) {
     b->n_running--;
 }
 
-static bool give_back(batch *b, sp_row *row, sp_row_code code, const char *message, sp_error *err) {
+static bool hand_over(batch *b, sp_row *row, sp_row_code code, const char *message, sp_error *err) {
     if (row->finished_ns == 0) row->finished_ns = sp_clock_ns();
     return b->setup->calls.row_done(b->setup->calls.ctx, row, code, message, err);
 }
@@ -118,14 +120,6 @@ static bool make_room(batch *b, size_t i, size_t n) {
     return true;
 }
 
-/* Pages already promised to spans of this pass count as taken. */
-static size_t pages_of_spans(const batch *b) {
-    size_t pages = 0;
-    for (size_t i = 0; i < b->n_spans; i++)
-        pages += sp_engine_pages_needed(b->setup->engine, b->spans[i].seq, b->spans[i].n_tokens);
-    return pages;
-}
-
 static void add_span(batch *b, sp_row *row, size_t n, bool is_prefill) {
     double n_keys = (double)n * ((double)row->n_cached + 0.5 * ((double)n + 1)); /* seen by its tokens together */
     *(is_prefill ? &b->pass.load.prefill_keys : &b->pass.load.decode_keys) += n_keys;
@@ -141,38 +135,48 @@ static void add_span(batch *b, sp_row *row, size_t n, bool is_prefill) {
     };
 }
 
-/* One span a row at most: decoding rows first, then prefill in order of admission while the budget lasts. */
-static bool build_spans(batch *b, sp_error *err) {
-    size_t budget = b->setup->plan->pass_tokens;
-    b->n_spans = 0;
-    b->pass.load = (sp_pass_load){0};
-    b->pass.prefill_tokens = b->pass.decode_tokens = b->pass.new_tokens = 0;
-    for (int is_prefill = 0; is_prefill <= 1; is_prefill++) {
-        for (size_t i = 0; i < b->n_running && budget > 0; i++) {
-            sp_row *row = b->running[i];
-            row->n_cached = sp_engine_seq_set_length(b->setup->engine, row->seq, n_tokens(row));
-            size_t left = n_tokens(row) - row->n_cached;
-            if ((left > 1) != is_prefill) continue;
-            size_t n = sp_min_size(left, budget);
-            size_t promised = pages_of_spans(b);
-            size_t needed = sp_engine_pages_needed(b->setup->engine, row->seq, n);
-            if (sp_engine_pages_free(b->setup->engine) < promised + needed) {
-                if (b->n_spans > 0) break; /* those that fit run now; the next pass makes room */
-                if (!make_room(b, i, n)) {
-                    sp_row *alone = b->running[i];
-                    remove_running(b, i);
-                    char message[200];
-                    snprintf(message, sizeof message,
-                             "row of %zu tokens: memory has room for %zu, give more with --memory", n_tokens(alone),
-                             b->setup->plan->kv_pages * SP_KV_PAGE_TOKENS);
-                    return give_back(b, alone, SP_ROW_TOO_LONG, message, err);
-                }
-            }
-            add_span(b, row, n, is_prefill);
-            budget -= n;
+/* Row i is alone and more than memory holds: it leaves with an error. */
+static bool refuse_alone(batch *b, size_t i, sp_error *err) {
+    sp_row *row = b->running[i];
+    char message[200];
+    snprintf(message, sizeof message, "row of %zu tokens: memory has room for %zu, give more with --memory",
+             n_tokens(row), b->setup->plan->kv_pages * SP_KV_PAGE_TOKENS);
+    remove_running(b, i);
+    return hand_over(b, row, SP_ROW_TOO_LONG, message, err);
+}
+
+/* Spans of the rows that lack one token (decode) or more (prefill), in order of admission, while tokens and pages last.
+ */
+static bool add_spans(batch *b, bool is_prefill, sp_error *err) {
+    const sp_engine *engine = b->setup->engine;
+    for (size_t i = 0; i < b->n_running && b->left_tokens > 0; i++) {
+        sp_row *row = b->running[i];
+        size_t lacking = n_tokens(row) - row->n_cached;
+        if ((lacking > 1) != is_prefill) continue;
+        size_t n = sp_min_size(lacking, b->left_tokens), n_pages = sp_engine_pages_needed(engine, row->seq, n);
+        if (sp_engine_pages_free(engine) < b->promised_pages + n_pages) {
+            if (b->n_spans > 0) return true; /* those that fit run now; the next pass makes room */
+            if (!make_room(b, i, n)) return refuse_alone(b, i, err);
         }
+        add_span(b, row, n, is_prefill);
+        b->promised_pages += n_pages;
+        b->left_tokens -= n;
     }
     return true;
+}
+
+/* One span a row at most. */
+static bool build_spans(batch *b, sp_error *err) {
+    b->n_spans = 0;
+    b->promised_pages = 0;
+    b->left_tokens = b->setup->plan->pass_tokens;
+    b->pass.load = (sp_pass_load){0};
+    b->pass.prefill_tokens = b->pass.decode_tokens = b->pass.new_tokens = 0;
+    for (size_t i = 0; i < b->n_running; i++) {
+        sp_row *row = b->running[i];
+        row->n_cached = sp_engine_seq_set_length(b->setup->engine, row->seq, n_tokens(row));
+    }
+    return add_spans(b, false, err) && add_spans(b, true, err);
 }
 
 static void sample_task(void *ctx, size_t i_task, size_t i_thread) {
@@ -181,9 +185,9 @@ static void sample_task(void *ctx, size_t i_task, size_t i_thread) {
     const sp_row *row = b->span_rows[i_task];
     const float *logits = sp_engine_logits(b->setup->engine, i_task);
     sp_error_clear(&b->sample_errors[i_task]);
-    if (!sp_sample_token(b->samplers[i_thread], b->setup->device, &row->sampling, logits, n_tokens(row),
-                         &b->samples[i_task], &b->sample_errors[i_task]))
-        return; /* the error is looked at when the pass is taken in */
+    /* an error is looked at when the pass is taken in */
+    (void)!sp_sample_token(b->samplers[i_thread], b->setup->device, &row->sampling, logits, n_tokens(row),
+                           &b->samples[i_task], &b->sample_errors[i_task]);
 }
 
 static size_t find_running(const batch *b, const sp_row *row) {
@@ -205,7 +209,7 @@ static bool take_results(batch *b, sp_error *err) {
         }
         sp_row_code code = row_err.code == SP_OK ? SP_ROW_OK : SP_ROW_NUMERIC;
         remove_running(b, find_running(b, row));
-        if (!give_back(b, row, code, row_err.text, err)) return false;
+        if (!hand_over(b, row, code, row_err.text, err)) return false;
     }
     return true;
 }
