@@ -14,7 +14,7 @@
 
 /* ---- linear layers (kernels/linear.c) ---- */
 
-/* Bytes of a packed buffer for n_tokens x k activations; 64-byte aligned memory. */
+/* Bytes of a packed buffer for n_tokens x k activations, and for any fewer; 64-byte aligned memory. */
 size_t sp_packed_bytes(const sp_device *device, size_t n_tokens, size_t k);
 
 /* packed <- x [n_tokens, k]; in bf16 mode each value rounded to bf16. */

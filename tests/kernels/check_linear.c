@@ -422,7 +422,7 @@ static void check_random(const devices *all, bool quick) {
 
 /* More tokens, rows and columns than any kernel keeps in cache at a time. */
 static void check_large(const devices *all) {
-    static const size_t shapes[][3] = {{70, 2200, 1100}, {1100, 2200, 40}, {300, 4128, 130}};
+    static const size_t shapes[][3] = {{70, 2200, 1100}, {1100, 2200, 40}, {300, 4128, 130}, {100, 1632, 530}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const test_case c = {.format = SP_FMT_BF16,
                              .mode = SP_MODE_BF16,
@@ -449,6 +449,20 @@ static void check_panels(const devices *all, bool quick) {
                              .add = n_tokens % 4 == 0};
         check_case(all, &c, 3000 + n_tokens);
     }
+}
+
+/* A packed buffer has room for fewer tokens and columns than it was made for. */
+static void check_packed_bytes(const devices *all) {
+    for (size_t i = 0; i < all->n; i++)
+        for (int mode = 0; mode < 2; mode++) {
+            const sp_device *device = all->device[i][mode];
+            for (size_t n_tokens = 2; device && n_tokens <= 70; n_tokens++) {
+                const size_t n_bytes = sp_packed_bytes(device, n_tokens, 100);
+                const bool fewer = sp_packed_bytes(device, n_tokens - 1, 100) <= n_bytes;
+                const bool narrower = sp_packed_bytes(device, n_tokens, 99 - n_tokens) <= n_bytes;
+                verdict(fewer && narrower, all->name[i], "sp_packed_bytes", "less would take more");
+            }
+        }
 }
 
 /* ---- hashes that are the same on every machine ---- */
@@ -529,6 +543,7 @@ static int check_all(bool quick, const char *only) {
         check_shapes(&all, quick);
         check_random(&all, quick);
         check_panels(&all, quick);
+        if (i == 0) check_packed_bytes(&all);
         if (!quick && i == 0) check_large(&all);
         if (i == 0) check_hashes(&all);
         devices_close(&all);

@@ -5,25 +5,30 @@
  * four tile loads: 32 cycles from L1, 50 when two of them come from L2.
  *
  *     up to 32 tokens: A = weights as they lie on disk           more: A = tokens
- *                      B = tokens, in pairs of columns                 B = weights, interleaved in a panel
+ *                      B = tokens, in pairs of columns                 B = weights in panel form
  *
  *         tokens                                                     32 rows
  *         +----+                                                     +-------+
- *         | B  | 16 pairs                                            | panel | 32 KB: L1
+ *         | B  | 16 pairs                                            | panel | a chunk is 32 KB: L1
  *     +---+----+                                             +-------+-------+
  *  32 | A | C    each row once, end to end            tokens | chunk |   C     to and from this thread's scratch
  * rows+---+                                                  +-------+   a chunk of all tokens: L2
  *
- * Few tokens leave no work to pay for a panel with. Many share it, and what comes out has a token in each line, as y
- * has; for them the order is
+ * In panel form (kernels/ops.h) 32 rows are tiles of B one after another. Weights that stay in memory are brought into
+ * it once, and are read in place. Others are interleaved into a chunk of it in scratch, in every pass: many tokens
+ * share what that costs, few leave no work to pay for it with. So few tokens are packed both ways: for weights in panel
+ * form they are A too, and C keeps to its tiles from the first column to the last.
  *
- *     for each chunk of columns                  512 KB of tokens stay in L2
- *         for each 32 rows                       interleaved into the panel
- *             for each 32 tokens: 4 tiles of C
+ * What comes out of many tokens has a token in each line, as y has; for them the order is
  *
- * while the rows that come next, and the next chunk of the tokens, are fetched into L2. Tokens are read past L1
- * (TILELOADDT1), where they would push out the panel; fetching them into L1 ahead of their loads costs more than it
- * saves.
+ *     for each visit to columns                  512 KB of tokens stay in L2: 512 columns, of few hundred tokens more
+ *         for each 32 rows                       their C stays in L1 for a visit of several chunks
+ *             for each chunk of 512              interleaved into scratch, if not in panel form
+ *                 for each 32 tokens: 4 tiles of C
+ *
+ * while the weights that come next, and the next visit's tokens, are fetched into L2. Rows that are interleaved are
+ * visited a chunk at a time. Tokens are read past L1 (TILELOADDT1), where they would push out the panel; fetching them
+ * into L1 ahead of their loads costs more than it saves.
  *
  * On shared machines a core is at times slow at tiles and at nothing else, by all signs while its other hyperthread is
  * at work: tile instructions that follow each other closely then hold each other up, and a product takes 40 cycles, or
@@ -45,10 +50,12 @@ enum {
     PAIR = 2 * SIDE, /* rows, or tokens, of two tiles */
     LINE_BYTES = 64, /* a block of bf16, or SIDE dwords */
     TILE_BYTES = SIDE * LINE_BYTES,
-    CHUNK = 512,       /* 32 rows of it are 32 KB of a 48 KB L1 */
-    STRIP_ROWS = 256,  /* rows that share a chunk of the tokens in L2 */
-    SPAN_TOKENS = 512, /* and tokens: their C is 512 KB of a 2 MB L2, their chunk as much */
-    FAR_BYTES = 2048,  /* prefetch distance along a row, into L2, as in linear_rows.inc.c */
+    PANEL_BLOCK_BYTES = 2 * TILE_BYTES, /* a block of 32 rows in panel form */
+    CHUNK = 512,                        /* 32 rows of it are 32 KB of a 48 KB L1 */
+    STRIP_ROWS = 256,                   /* rows that share a chunk of the tokens in L2 */
+    SPAN_TOKENS = 512,                  /* and tokens: their C is 512 KB of a 2 MB L2, their chunk as much */
+    FAR_BYTES = 2048,                   /* prefetch distance along a row, into L2, as in linear_rows.inc.c */
+    PANEL_FAR_BYTES = PAIR * FAR_BYTES, /* the same along 32 rows */
     C_STRIDE = PAIR * sizeof(float),
 };
 
@@ -56,75 +63,73 @@ static bool few(size_t n_tokens) { return n_tokens <= PAIR; }
 
 /* ---- activations ---- */
 
-/* few:  [group of 16 tokens][block][16 pairs][tokens of the group] dwords of two bf16
- * many: [chunk][group of 16 tokens][block of the chunk][tokens of the group][32] bf16
+/* Tokens in lines, operand A: [chunk][group of 16 tokens][block of the chunk][tokens of the group][32] bf16, few in one
+ * chunk; and few again in pairs, operand B: [group of 16 tokens][block][16 pairs][tokens of the group] dwords.
  * The last group is as wide as it has tokens. Tiles of many tokens are read with 16 lines all the same: those past a
  * narrow group's are of no token, and what becomes of them is dropped. */
 static size_t packed_bytes(sp_mode mode, size_t n_tokens, size_t k) {
     (void)mode;
-    const size_t lines = n_tokens * sp_div_up(k, BLOCK);
-    return (few(n_tokens) ? lines : lines + SIDE - 1) * LINE_BYTES;
+    const size_t n_blocks = sp_div_up(k, BLOCK), lines = n_tokens * n_blocks;
+    if (few(n_tokens)) return 2 * lines * LINE_BYTES;
+    return sp_max_size(lines + SIDE - 1, 2 * PAIR * n_blocks) * LINE_BYTES; /* room for any fewer */
 }
 
 typedef struct {
     uint8_t *first;
-    size_t step; /* bytes to the next block, inside a chunk for many tokens */
+    size_t step; /* bytes to the next block of the chunk */
     size_t stride;
 } place;
 
 static size_t group_tokens(size_t t, size_t n_tokens) { return sp_min_size(SIDE, n_tokens - t / SIDE * SIDE); }
 
-static place place_of_few(void *packed, size_t t, size_t k, size_t n_tokens) {
-    const size_t stride = group_tokens(t, n_tokens) * sizeof(uint32_t);
-    const size_t group = t / SIDE * SIDE * sp_div_up(k, BLOCK) * LINE_BYTES;
-    return (place){(uint8_t *)packed + group + t % SIDE * sizeof(uint32_t), SIDE * stride, stride};
-}
-
-static place place_of_many(void *packed, size_t t, size_t k0, size_t k, size_t n_tokens) {
-    const size_t first = k0 / CHUNK * CHUNK, n_blocks = sp_div_up(sp_min_size(CHUNK, k - first), BLOCK);
+static place place_in_lines(void *packed, size_t t, size_t k0, size_t k, size_t n_tokens) {
+    const size_t chunk = few(n_tokens) ? k : CHUNK, first = k0 / chunk * chunk;
+    const size_t n_blocks = sp_div_up(sp_min_size(chunk, k - first), BLOCK);
     const size_t step = group_tokens(t, n_tokens) * LINE_BYTES, group = t / SIDE * SIDE * n_blocks;
     uint8_t *lines = (uint8_t *)packed + (first / BLOCK * n_tokens + group + t % SIDE) * LINE_BYTES;
     return (place){lines + (k0 - first) / BLOCK * step, step, LINE_BYTES};
 }
 
-static inline void pack_block(const float *restrict x, sp_bf16 *restrict line) {
-    for (size_t i = 0; i < BLOCK; i++) line[i] = sp_bf16_from_f32(x[i]);
+static place place_in_pairs(void *packed, size_t t, size_t k0, size_t k, size_t n_tokens) {
+    const size_t n_blocks = sp_div_up(k, BLOCK), stride = group_tokens(t, n_tokens) * sizeof(uint32_t);
+    const size_t group = (n_tokens + t / SIDE * SIDE) * n_blocks * LINE_BYTES;
+    uint8_t *pairs = (uint8_t *)packed + group + t % SIDE * sizeof(uint32_t);
+    return (place){pairs + k0 / BLOCK * SIDE * stride, SIDE * stride, stride};
 }
 
-/* A token's block to its line, or a dword to each of 16 lines. */
-static inline void pack_into(const float *x, uint8_t *out, bool in_pairs, size_t stride) {
-    if (!in_pairs) {
-        pack_block(x, (sp_bf16 *)(void *)out);
-        return;
-    }
-    sp_bf16 line[BLOCK];
-    pack_block(x, line);
-    for (size_t i = 0; i < SIDE; i++) memcpy(out + i * stride, line + 2 * i, sizeof(uint32_t));
+/* A token's block to its line, and a dword to each of 16 lines where pairs are wanted. */
+static inline void pack_block(const float *restrict x, uint8_t *restrict line_bytes, uint8_t *restrict pairs,
+                              size_t stride) {
+    sp_bf16 *line = (sp_bf16 *)(void *)line_bytes;
+    for (size_t i = 0; i < BLOCK; i++) line[i] = sp_bf16_from_f32(x[i]);
+    if (!pairs) return;
+    for (size_t i = 0; i < SIDE; i++) memcpy(pairs + i * stride, line + 2 * i, sizeof(uint32_t));
 }
 
 static void pack_row(sp_mode mode, const float *row, size_t k0, size_t n_cols, size_t k, size_t t, size_t n_tokens,
                      void *packed) {
     (void)mode;
-    const bool in_pairs = few(n_tokens);
     for (size_t at = k0, next; at < k0 + n_cols; at = next) {
         next = sp_min_size(k0 + n_cols, (at / CHUNK + 1) * CHUNK);
-        place p = in_pairs ? place_of_few(packed, t, k, n_tokens) : place_of_many(packed, t, at, k, n_tokens);
-        if (in_pairs) p.first += at / BLOCK * p.step;
-        for (; at + BLOCK <= next; at += BLOCK, p.first += p.step)
-            pack_into(row + (at - k0), p.first, in_pairs, p.stride);
+        place lines = place_in_lines(packed, t, at, k, n_tokens), pairs = {0};
+        if (few(n_tokens)) pairs = place_in_pairs(packed, t, at, k, n_tokens);
+        for (; at + BLOCK <= next; at += BLOCK, lines.first += lines.step) {
+            pack_block(row + (at - k0), lines.first, pairs.first, pairs.stride);
+            if (pairs.first) pairs.first += pairs.step;
+        }
         if (at == next) continue;
         float tail[BLOCK] = {0};
         memcpy(tail, row + (at - k0), (next - at) * sizeof *row);
-        pack_into(tail, p.first, in_pairs, p.stride);
+        pack_block(tail, lines.first, pairs.first, pairs.stride);
     }
 }
 
 /* ---- tiles ---- */
 
 typedef struct {
-    _Alignas(64) uint8_t panel[CHUNK / BLOCK * 2 * TILE_BYTES]; /* [block][row tile][16 pairs][16 rows] */
-    _Alignas(64) sp_bf16 stage[PAIR * CHUNK];                   /* dequantized rows, or a padded tail */
-    _Alignas(64) float sums[STRIP_ROWS * SPAN_TOKENS];          /* [rows / 32][tokens / 32][32][32], A's lines first */
+    _Alignas(64) uint8_t panel[CHUNK / BLOCK * PANEL_BLOCK_BYTES]; /* of rows that are not in panel form */
+    _Alignas(64) sp_bf16 stage[PAIR * CHUNK];                      /* dequantized rows, or a padded tail */
+    _Alignas(64) float sums[STRIP_ROWS * SPAN_TOKENS]; /* [rows / 32][tokens / 32][32][32], A's lines first */
 } amx_scratch;
 
 /* C is tiles 0..3 (A 0 B 0, A 0 B 1, A 1 ...), A 4 and 5, B 6 and 7; n_a lines of A, n_b of B. */
@@ -153,6 +158,11 @@ typedef struct {
     const uint8_t *first[2];
     size_t step[2], stride[2];
 } operand;
+
+/* Tiles of B that lie as in panel form. */
+static operand panel_tiles(const uint8_t *tiles) {
+    return (operand){{tiles, tiles + TILE_BYTES}, {PANEL_BLOCK_BYTES, PANEL_BLOCK_BYTES}, {LINE_BYTES, LINE_BYTES}};
+}
 
 /* To be read later, into L2: a block of each row of weights, and some lines of tokens, for each block of a product. */
 typedef struct {
@@ -224,6 +234,60 @@ ALWAYS_INLINE void product(const operand *a, const operand *b, size_t n_blocks, 
     if (two_a && two_b) _tile_stored(3, sums_1 + SIDE, C_STRIDE);
 }
 
+/* ---- panel form: [block][row tile][16 pairs][16 rows] dwords, whole tiles of B ---- */
+
+/* A tile of B: dword i of row r to line i, dword r. Its lanes of 16 bytes are put together by loads (lane l of
+ * part[i][q] is quarter q of row 4l + i), which leaves two rounds of unpacking: half the shuffles of a transpose. */
+static inline void interleave(const uint8_t *const *rows, size_t offset, uint8_t *tile) {
+    __m512i part[4][4];
+    UNROLL for (size_t i = 0; i < 4; i++) UNROLL for (size_t q = 0; q < 4; q++) {
+        __m128i quarter[4];
+        UNROLL for (size_t l = 0; l < 4; l++) quarter[l] =
+            _mm_loadu_si128((const __m128i *)(const void *)(rows[4 * l + i] + offset + q * sizeof(__m128i)));
+        part[i][q] = _mm512_castsi128_si512(quarter[0]);
+        part[i][q] = _mm512_mask_broadcast_i32x4(part[i][q], 0x00f0, quarter[1]);
+        part[i][q] = _mm512_mask_broadcast_i32x4(part[i][q], 0x0f00, quarter[2]);
+        part[i][q] = _mm512_mask_broadcast_i32x4(part[i][q], 0xf000, quarter[3]);
+    }
+    UNROLL for (size_t q = 0; q < 4; q++) {
+        const __m512i low01 = _mm512_unpacklo_epi32(part[0][q], part[1][q]);
+        const __m512i high01 = _mm512_unpackhi_epi32(part[0][q], part[1][q]);
+        const __m512i low23 = _mm512_unpacklo_epi32(part[2][q], part[3][q]);
+        const __m512i high23 = _mm512_unpackhi_epi32(part[2][q], part[3][q]);
+        uint8_t *lines = tile + 4 * q * LINE_BYTES;
+        _mm512_store_si512(lines, _mm512_unpacklo_epi64(low01, low23));
+        _mm512_store_si512(lines + LINE_BYTES, _mm512_unpackhi_epi64(low01, low23));
+        _mm512_store_si512(lines + 2 * LINE_BYTES, _mm512_unpacklo_epi64(high01, high23));
+        _mm512_store_si512(lines + 3 * LINE_BYTES, _mm512_unpackhi_epi64(high01, high23));
+    }
+}
+
+/* By way of scratch [32][k] bf16, rows a cache line apart so that they do not share sets. */
+static void panel_form(const sp_format *format, void *w, size_t k, void *scratch) {
+    const size_t row_bytes = k / format->block_elems * format->block_bytes, stride = k * sizeof(sp_bf16) + LINE_BYTES;
+    const uint8_t *rows[PAIR];
+    for (size_t r = 0; r < PAIR; r++) {
+        uint8_t *row = (uint8_t *)scratch + r * stride;
+        const uint8_t *from = (const uint8_t *)w + r * row_bytes;
+        if (format->id == SP_FMT_BF16)
+            memcpy(row, from, row_bytes);
+        else
+            sp_dequantize_bf16(&sp_quant_avx512, format->id, from, k, (sp_bf16 *)(void *)row);
+        rows[r] = row;
+    }
+    uint8_t *tiles = w;
+    for (size_t b = 0; b < k / BLOCK; b++, tiles += PANEL_BLOCK_BYTES) {
+        interleave(rows, b * LINE_BYTES, tiles);
+        interleave(rows + SIDE, b * LINE_BYTES, tiles + TILE_BYTES);
+    }
+}
+
+static void panel_row(const void *panel, size_t k, size_t r, sp_bf16 *out) {
+    const uint8_t *dword = (const uint8_t *)panel + r / SIDE * TILE_BYTES + r % SIDE * sizeof(uint32_t);
+    for (size_t b = 0; b < k / BLOCK; b++, dword += PANEL_BLOCK_BYTES, out += BLOCK)
+        for (size_t i = 0; i < SIDE; i++) memcpy(out + 2 * i, dword + i * LINE_BYTES, sizeof(uint32_t));
+}
+
 /* ---- parts ---- */
 
 typedef struct {
@@ -232,6 +296,8 @@ typedef struct {
     size_t n_tokens;
     size_t token0, token1; /* of this span */
     size_t block_bytes;    /* of weights */
+    size_t panel_end;      /* rows before it are in panel form */
+    size_t visit_cols;     /* columns of 32 rows that are worked off before the next 32, whole chunks */
     amx_scratch *scratch;
 } span_run;
 
@@ -246,6 +312,24 @@ static inline void leave(const sp_linear *job, size_t token, size_t row, size_t 
 
 static const uint8_t *row_at(const span_run *run, size_t row, size_t k0) {
     return (const uint8_t *)run->job->w + row * run->job->row_bytes + k0 / BLOCK * run->block_bytes;
+}
+
+static operand panel_at(const span_run *run, size_t row0, size_t k0) {
+    const uint8_t *w = run->job->w, *tiles = w + row0 * run->job->k * sizeof(sp_bf16) + k0 / BLOCK * PANEL_BLOCK_BYTES;
+    return panel_tiles(tiles);
+}
+
+/* To fetch columns from k0 on of the 32 rows at row, wherever and however they lie. */
+static ahead ahead_of(const span_run *run, size_t row, size_t k0) {
+    if (row < run->panel_end)
+        return (ahead){.rows = panel_at(run, row, k0).first[0],
+                       .n_rows = PANEL_BLOCK_BYTES / LINE_BYTES,
+                       .stride_bytes = LINE_BYTES,
+                       .block_bytes = PANEL_BLOCK_BYTES};
+    return (ahead){.rows = row_at(run, row, k0),
+                   .n_rows = PAIR,
+                   .stride_bytes = run->job->row_bytes,
+                   .block_bytes = run->block_bytes};
 }
 
 /* Where columns [k0, k1) of rows [row0, row0 + n_rows), n_rows <= PAIR, can be read as bf16, whole blocks: in place, or
@@ -266,35 +350,54 @@ static size_t open_rows(const span_run *run, size_t row0, size_t n_rows, size_t 
 
 /* ---- few tokens ---- */
 
-static void few_product(const operand *rows, const operand *tokens, size_t n_blocks, bool first, const ahead *next,
+static void few_product(const operand *a, const operand *b, size_t n_blocks, bool first, const ahead *next,
                         float *sums) {
-    if (rows->first[1] && tokens->first[1])
-        product(rows, tokens, n_blocks, first, next, sums, true, true, false);
-    else if (rows->first[1])
-        product(rows, tokens, n_blocks, first, next, sums, true, false, false);
-    else if (tokens->first[1])
-        product(rows, tokens, n_blocks, first, next, sums, false, true, false);
+    if (a->first[1] && b->first[1])
+        product(a, b, n_blocks, first, next, sums, true, true, false);
+    else if (a->first[1])
+        product(a, b, n_blocks, first, next, sums, true, false, false);
+    else if (b->first[1])
+        product(a, b, n_blocks, first, next, sums, false, true, false);
     else
-        product(rows, tokens, n_blocks, first, next, sums, false, false, false);
+        product(a, b, n_blocks, first, next, sums, false, false, false);
+}
+
+/* All tokens from k0 on, in lines or in pairs. */
+static operand few_tokens(const span_run *run, size_t k0, place (*place_of)(void *, size_t, size_t, size_t, size_t)) {
+    operand tokens = {0};
+    for (size_t i = 0; i * SIDE < run->n_tokens; i++) {
+        const place p = place_of(run->packed, i * SIDE, k0, run->job->k, run->n_tokens);
+        tokens.first[i] = p.first;
+        tokens.step[i] = p.step;
+        tokens.stride[i] = p.stride;
+    }
+    return tokens;
+}
+
+/* 32 rows in panel form: C has a token in each line and stays in its tiles to the end. Panels follow each other. */
+static void few_panel(const span_run *run, size_t row0) {
+    const sp_linear *job = run->job;
+    const operand tokens = few_tokens(run, 0, place_in_lines), rows = panel_at(run, row0, 0);
+    ahead next = ahead_of(run, row0, 0);
+    next.rows += PANEL_FAR_BYTES;
+    few_product(&tokens, &rows, job->k / BLOCK, true, &next, run->scratch->sums);
+    const float *c = run->scratch->sums;
+    for (size_t t = 0; t < run->n_tokens; t++, c += PAIR)
+        for (size_t r = 0; r < PAIR; r += SIDE) leave(job, t, row0 + r, SIDE, _mm512_load_ps(c + r));
 }
 
 /* Columns [k0, k1) of up to 32 rows by all tokens. */
 static void few_columns(const span_run *run, size_t row0, size_t n_rows, size_t k0, size_t k1, const ahead *next) {
     const uint8_t *first;
     const size_t stride = open_rows(run, row0, n_rows, k0, k1, &first);
-    operand rows = {.first = {first}, .step = {LINE_BYTES, LINE_BYTES}, .stride = {stride, stride}}, tokens = {0};
+    operand rows = {.first = {first}, .step = {LINE_BYTES, LINE_BYTES}, .stride = {stride, stride}};
     if (n_rows > SIDE) rows.first[1] = first + SIDE * stride;
-    for (size_t i = 0; i * SIDE < run->n_tokens; i++) {
-        const place p = place_of_few(run->packed, i * SIDE, run->job->k, run->n_tokens);
-        tokens.first[i] = p.first + k0 / BLOCK * p.step;
-        tokens.step[i] = p.step;
-        tokens.stride[i] = p.stride;
-    }
+    const operand tokens = few_tokens(run, k0, place_in_pairs);
     few_product(&rows, &tokens, sp_div_up(k1 - k0, BLOCK), k0 == 0, next, run->scratch->sums);
 }
 
-/* Up to 32 rows: in place along the row, FAR_BYTES ahead, then fetching the start of the rows after these; what is not
- * bf16 in whole blocks goes through the stage. */
+/* Up to 32 rows as on disk: in place along the row, FAR_BYTES ahead, then fetching the start of the rows after these;
+ * what is not bf16 in whole blocks goes through the stage. */
 static void few_strip(const span_run *run, size_t row0, size_t n_rows) {
     const sp_linear *job = run->job;
     const size_t whole = job->format->id == SP_FMT_BF16 ? job->k / BLOCK * BLOCK : 0;
@@ -324,32 +427,6 @@ static void few_strip(const span_run *run, size_t row0, size_t n_rows) {
 
 /* ---- many tokens ---- */
 
-/* A tile of B: dword i of row r to line i, dword r. Its lanes of 16 bytes are put together by loads (lane l of
- * part[i][q] is quarter q of row 4l + i), which leaves two rounds of unpacking: half the shuffles of a transpose. */
-static inline void interleave(const uint8_t *const *rows, size_t offset, uint8_t *tile) {
-    __m512i part[4][4];
-    UNROLL for (size_t i = 0; i < 4; i++) UNROLL for (size_t q = 0; q < 4; q++) {
-        __m128i quarter[4];
-        UNROLL for (size_t l = 0; l < 4; l++) quarter[l] =
-            _mm_loadu_si128((const __m128i *)(const void *)(rows[4 * l + i] + offset + q * sizeof(__m128i)));
-        part[i][q] = _mm512_castsi128_si512(quarter[0]);
-        part[i][q] = _mm512_mask_broadcast_i32x4(part[i][q], 0x00f0, quarter[1]);
-        part[i][q] = _mm512_mask_broadcast_i32x4(part[i][q], 0x0f00, quarter[2]);
-        part[i][q] = _mm512_mask_broadcast_i32x4(part[i][q], 0xf000, quarter[3]);
-    }
-    UNROLL for (size_t q = 0; q < 4; q++) {
-        const __m512i low01 = _mm512_unpacklo_epi32(part[0][q], part[1][q]);
-        const __m512i high01 = _mm512_unpackhi_epi32(part[0][q], part[1][q]);
-        const __m512i low23 = _mm512_unpacklo_epi32(part[2][q], part[3][q]);
-        const __m512i high23 = _mm512_unpackhi_epi32(part[2][q], part[3][q]);
-        uint8_t *lines = tile + 4 * q * LINE_BYTES;
-        _mm512_store_si512(lines, _mm512_unpacklo_epi64(low01, low23));
-        _mm512_store_si512(lines + LINE_BYTES, _mm512_unpackhi_epi64(low01, low23));
-        _mm512_store_si512(lines + 2 * LINE_BYTES, _mm512_unpacklo_epi64(high01, high23));
-        _mm512_store_si512(lines + 3 * LINE_BYTES, _mm512_unpackhi_epi64(high01, high23));
-    }
-}
-
 /* The first n_rows of `rest` leave it. */
 static ahead take_rows(ahead *rest, size_t n_rows) {
     ahead share = *rest;
@@ -366,33 +443,38 @@ static void fill_panel(const span_run *run, size_t row0, size_t n_rows, size_t k
     const size_t stride = open_rows(run, row0, n_rows, k0, k1, &first);
     for (size_t r = 0; r < PAIR; r++) rows[r] = first + sp_min_size(r, n_rows - 1) * stride;
     uint8_t *tiles = run->scratch->panel;
-    for (size_t b = 0; b < sp_div_up(k1 - k0, BLOCK); b++, tiles += 2 * TILE_BYTES) {
+    for (size_t b = 0; b < sp_div_up(k1 - k0, BLOCK); b++, tiles += PANEL_BLOCK_BYTES) {
         fetch(next, b);
         interleave(rows, b * LINE_BYTES, tiles);
         interleave(rows + SIDE, b * LINE_BYTES, tiles + TILE_BYTES);
     }
 }
 
-/* The same by the span's tokens. `next` is fetched in equal shares by the panel and by each 32 tokens, which fetch, for
- * the chunk after this, lines [i_line, i_line + n_lines) of each block of their own too. */
+/* The same by the span's tokens. `next` is fetched in equal shares by the panel, where it is to be filled, and by each
+ * 32 tokens, which fetch, for the chunk that takes this one's place, lines [i_line, i_line + n_lines) of each block of
+ * their own too. */
 static void many_chunk(const span_run *run, size_t row0, size_t n_rows, size_t k0, size_t i_line, size_t n_lines,
                        ahead next, float *sums) {
     const size_t k = run->job->k, k1 = sp_min_size(k0 + CHUNK, k), n_blocks = sp_div_up(k1 - k0, BLOCK);
-    const size_t share_rows = sp_div_up(next.n_rows, 1 + sp_div_up(run->token1 - run->token0, PAIR));
-    const uint8_t *panel = run->scratch->panel;
-    const operand rows = {{panel, panel + TILE_BYTES}, {2 * TILE_BYTES, 2 * TILE_BYTES}, {LINE_BYTES, LINE_BYTES}};
-    ahead share = take_rows(&next, share_rows);
-    fill_panel(run, row0, n_rows, k0, k1, &share);
+    const size_t k_then = k0 + run->visit_cols;
+    const bool filled = row0 < run->panel_end;
+    const size_t share_rows = sp_div_up(next.n_rows, !filled + sp_div_up(run->token1 - run->token0, PAIR));
+    const operand rows = filled ? panel_at(run, row0, k0) : panel_tiles(run->scratch->panel);
+    if (!filled) {
+        const ahead share = take_rows(&next, share_rows);
+        fill_panel(run, row0, n_rows, k0, k1, &share);
+    }
     for (size_t t = run->token0; t < run->token1; t += PAIR, sums += PAIR * PAIR) {
         operand tokens = {.stride = {LINE_BYTES, LINE_BYTES}};
         for (size_t i = 0; i < 2 && t + i * SIDE < run->token1; i++) {
-            const place p = place_of_many(run->packed, t + i * SIDE, k0, k, run->n_tokens);
+            const place p = place_in_lines(run->packed, t + i * SIDE, k0, k, run->n_tokens);
             tokens.first[i] = p.first;
             tokens.step[i] = p.step;
         }
-        share = take_rows(&next, share_rows);
-        if (k1 < k) {
-            share.tokens = place_of_many(run->packed, t, k1, k, run->n_tokens).first + i_line * n_blocks * LINE_BYTES;
+        ahead share = take_rows(&next, share_rows);
+        if (k_then < k) {
+            share.tokens =
+                place_in_lines(run->packed, t, k_then, k, run->n_tokens).first + i_line * n_blocks * LINE_BYTES;
             share.n_lines = n_lines;
         }
         if (tokens.first[1])
@@ -408,24 +490,47 @@ static void many_strip(const span_run *run, size_t row0, size_t row1) {
     const size_t n_pairs = sp_div_up(row1 - row0, PAIR), n_lines = sp_div_up(PAIR, n_pairs);
     const size_t sums_of_pair = sp_round_up(run->token1 - run->token0, PAIR) * PAIR;
     float *sums = run->scratch->sums;
-    for (size_t k0 = 0; k0 < job->k; k0 += CHUNK)
+    for (size_t visit0 = 0, visit1; visit0 < job->k; visit0 = visit1) {
+        visit1 = sp_min_size(visit0 + run->visit_cols, job->k);
         for (size_t i = 0; i < n_pairs; i++) {
             const size_t row = row0 + i * PAIR, n_rows = sp_min_size(PAIR, row1 - row);
-            const bool more_rows = row + PAIR < row1, more_columns = k0 + CHUNK < job->k;
-            const ahead next = {.rows = more_rows      ? row_at(run, row + PAIR, k0)
-                                        : more_columns ? row_at(run, row0, k0 + CHUNK)
-                                                       : row_at(run, row1, 0),
-                                .n_rows = PAIR,
-                                .stride_bytes = job->row_bytes,
-                                .block_bytes = run->block_bytes};
-            many_chunk(run, row, n_rows, k0, i * n_lines, n_lines, next, sums + i * sums_of_pair);
+            const ahead next_rows = row + PAIR < row1 ? ahead_of(run, row + PAIR, visit0)
+                                    : visit1 < job->k ? ahead_of(run, row0, visit1)
+                                                      : ahead_of(run, row1, 0);
+            for (size_t k0 = visit0; k0 < visit1; k0 += CHUNK) {
+                const ahead next = k0 + CHUNK < visit1 ? ahead_of(run, row, k0 + CHUNK) : next_rows;
+                many_chunk(run, row, n_rows, k0, i * n_lines, n_lines, next, sums + i * sums_of_pair);
+            }
         }
+    }
     /* a token's run of y at a time: tokens are pages apart */
     for (size_t t = run->token0; t < run->token1; t++) {
         const float *c = run->scratch->sums + (t - run->token0) * PAIR;
         for (size_t row = row0; row < row1; row += PAIR, c += sums_of_pair)
             for (size_t r = row; r < sp_min_size(row + PAIR, row1); r += SIDE)
                 leave(job, t, r, sp_min_size(SIDE, row1 - r), _mm512_load_ps(c + (r - row)));
+    }
+}
+
+static void run_few(const span_run *run, const sp_linear_part *part) {
+    size_t row = part->row0, n_rows;
+    if (row < run->panel_end) configure(run->n_tokens, PAIR);
+    for (; row < sp_min_size(run->panel_end, part->row1); row += PAIR) few_panel(run, row);
+    for (bool first = true; row < part->row1; row += n_rows, first = false) {
+        n_rows = sp_min_size(PAIR, part->row1 - row);
+        if (first || n_rows < PAIR) configure(n_rows, run->n_tokens);
+        few_strip(run, row, n_rows);
+    }
+}
+
+static void run_many(span_run *run, const sp_linear_part *part) {
+    configure(PAIR, PAIR);
+    for (size_t t = part->token0; t < part->token1; t += SPAN_TOKENS) {
+        run->token0 = t;
+        run->token1 = sp_min_size(t + SPAN_TOKENS, part->token1);
+        run->visit_cols = run->panel_end > 0 ? SPAN_TOKENS / (run->token1 - t) * CHUNK : CHUNK;
+        for (size_t row = part->row0; row < part->row1; row += STRIP_ROWS)
+            many_strip(run, row, sp_min_size(row + STRIP_ROWS, part->row1));
     }
 }
 
@@ -437,21 +542,11 @@ static void run(sp_mode mode, const sp_linear *job, const sp_linear_part *part, 
                      .n_tokens = n_tokens,
                      .block_bytes = BLOCK * job->format->block_bytes / job->format->block_elems,
                      .scratch = scratch};
-    if (few(n_tokens)) { /* they are all in this part */
-        for (size_t row = part->row0, n_rows; row < part->row1; row += n_rows) {
-            n_rows = sp_min_size(PAIR, part->row1 - row);
-            if (row == part->row0 || n_rows < PAIR) configure(n_rows, n_tokens);
-            few_strip(&span, row, n_rows);
-        }
-    } else {
-        configure(PAIR, PAIR);
-        for (size_t t = part->token0; t < part->token1; t += SPAN_TOKENS) {
-            span.token0 = t;
-            span.token1 = sp_min_size(t + SPAN_TOKENS, part->token1);
-            for (size_t row = part->row0; row < part->row1; row += STRIP_ROWS)
-                many_strip(&span, row, sp_min_size(row + STRIP_ROWS, part->row1));
-        }
-    }
+    if (job->panels) span.panel_end = job->n_rows / PAIR * PAIR;
+    if (few(n_tokens)) /* they are all in this part */
+        run_few(&span, part);
+    else
+        run_many(&span, part);
     _tile_release();
 }
 
@@ -461,6 +556,8 @@ const sp_linear_isa sp_linear_amx = {
     .row_tile = PAIR,
     .token_tile = PAIR,
     .scratch_bytes = sizeof(amx_scratch),
+    .panel_form = panel_form,
+    .panel_row = panel_row,
     .packed_bytes = packed_bytes,
     .pack_row = pack_row,
     .run = run,
