@@ -213,6 +213,24 @@ static bool check_fault(const char *fault, size_t i, json_t *want) {
     return was_ended;
 }
 
+/* What was written cannot be brought to the drive, which is found out in the background. */
+static void check_late_sync(void) {
+    json_t *want = read_results("want0");
+    program_run run = run_shell(
+        "LD_PRELOAD=$SPILL_WRITE_FAULTS SPILL_WRITE_FAULT=late:1 exec \"$SPILL\" run --quiet "
+        "--rows 1 $M $SPILL_HOME/long.jsonl -o $SPILL_HOME/late",
+        NULL);
+    bool is_told = run.status == 1 && strstr(run.err, "syncing results: Input/output error");
+    if (!is_told) printf("late sync: status %d, %.300s\n", run.status, run.err);
+    verdict(is_told, "a sync that fails late");
+    program_run_free(&run);
+    run = run_shell("exec \"$SPILL\" run --quiet $M $SPILL_HOME/long.jsonl -o $SPILL_HOME/late", NULL);
+    verdict(run.status == 3, "after a sync that failed late");
+    program_run_free(&run);
+    expect_same(want, "late", "a sync that fails late");
+    json_decref(want);
+}
+
 static void check_drive(void) {
     static const char *const faults[] = {"full", "error", "kill"};
     if (!getenv("SPILL_WRITE_FAULTS")) return;
@@ -227,6 +245,7 @@ static void check_drive(void) {
         for (size_t i = 1; check_fault(faults[k], i, want); n++) i += i < 12 ? 1 : 5 + random_below(20);
     check_fault("short", 1, want);
     printf("%zu faults of the drive\n", n);
+    check_late_sync();
     run = run_shell(
         "LD_PRELOAD=$SPILL_WRITE_FAULTS SPILL_CLOCK=jump; export LD_PRELOAD SPILL_CLOCK; i=0;"
         "until [ $i = 4 ]; do i=$((i+1)); \"$SPILL\" run --quiet --rows 2 --time-limit 0.2s $M "

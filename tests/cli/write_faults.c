@@ -1,9 +1,15 @@
 /* Preloaded into spill: the drive that results, journal and manifest are written to.
  *
  * SPILL_WRITE_FAULT=KIND:N makes the Nth operation that changes a file fail (open with O_CREAT, mkdir, write to a
- * regular file, fdatasync, ftruncate, rename; counted from 1), and with the first two kinds every later one: full
- * ENOSPC, of a write after half its bytes error  EIO kill   half a write, then SIGKILL short  not an error: from the
- * Nth on, a write takes half its bytes SPILL_CLOCK=jump: wall time goes by leaps of days, forward and back. */
+ * regular file, fdatasync, rename; counted from 1), and with the first two kinds every later one:
+ *
+ * - full: ENOSPC, of a write after half its bytes
+ * - error: EIO
+ * - kill: half a write, then SIGKILL
+ * - short: no error, but from the Nth on a write takes half its bytes
+ * - late: all syncs but the first two fail with EIO, nothing else does
+ *
+ * SPILL_CLOCK=jump: wall time goes by leaps of days, forward and back. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +28,7 @@ static unsigned long n_operations;
 static int next_fault(void) {
     const char *fault = getenv("SPILL_WRITE_FAULT"), *colon = fault ? strchr(fault, ':') : NULL;
     unsigned long at = colon ? strtoul(colon + 1, NULL, 10) : 0, now = ++n_operations;
-    if (!at || now < at || (now > at && *fault == 'k')) return 0;
+    if (!at || now < at || *fault == 'l' || (now > at && *fault == 'k')) return 0;
     return *fault;
 }
 
@@ -47,7 +53,12 @@ int open(const char *path, int flags, ...) {
 }
 
 int mkdir(const char *path, mode_t mode) { return fails() ? -1 : REAL(mkdir)(path, mode); }
-int fdatasync(int fd) { return fails() ? -1 : REAL(fdatasync)(fd); }
+int fdatasync(int fd) {
+    static unsigned long n_syncs;
+    const char *fault = getenv("SPILL_WRITE_FAULT");
+    if (fault && *fault == 'l' && ++n_syncs > 2) return errno = EIO, -1;
+    return fails() ? -1 : REAL(fdatasync)(fd);
+}
 int rename(const char *from, const char *to) { return fails() ? -1 : REAL(rename)(from, to); }
 
 ssize_t write(int fd, const void *data, size_t n_bytes) {
