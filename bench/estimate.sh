@@ -35,7 +35,7 @@ job() {
     name=$1
     shift
     "$spill" run --json "$@" "$model" "$work/rows.jsonl" -o - 2>"$work/events" >"$work/out" || { tail -1 "$work/events" >&2; exit 1; }
-    tr ',{}' '\n\n\n' <"$work/events" | awk -F'"?:"?' -v name="$name" -v load="$(cut -d' ' -f1 /proc/loadavg)" '
+    tr ',{}' '[\n*]' <"$work/events" | awk -F'"?:"?' -v name="$name" -v load="$(cut -d' ' -f1 /proc/loadavg)" '
         { sub(/"$/, "", $2) }
         $1 == "\"event" { event = $2; n += event == "pass" }
         $1 == "\"placement" { placement = $2 }

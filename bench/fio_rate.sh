@@ -1,9 +1,10 @@
+# shellcheck shell=sh
 # What stream_fio.sh and stream_run.sh share, sourced by them: fio's direct read rate of a model's files, and medians.
 #
 # fio gets huge pages where it may take them (root; given back at the end), as the ring does: with pages of 4 KiB a
 # drive that takes 254 pieces of memory at a time gets requests of a megabyte at most, and was measured at half its rate.
 export LC_ALL=C
-pages=/proc/sys/vm/nr_hugepages pages_before=$(cat /proc/sys/vm/nr_hugepages) huge= results=$(mktemp)
+pages=/proc/sys/vm/nr_hugepages pages_before=$(cat /proc/sys/vm/nr_hugepages) huge='' results=$(mktemp)
 restore() {
     rm -f "$results"
     [ -z "$huge" ] || echo "$pages_before" >$pages
@@ -13,6 +14,7 @@ if [ -w $pages ] && echo $((pages_before + 64)) >$pages && [ "$(cat $pages)" -ge
 
 # FILES ENGINE BLOCK DEPTH JOBS SECONDS -> bytes per second. Jobs beyond the first start elsewhere in the list.
 fio_bps() {
+    # shellcheck disable=SC2046,SC2086 # nothing, or one word
     fio --name=ceiling --filename="$1" --file_service_type=sequential --readonly --direct=1 --rw=read --thread \
         --ioengine="$2" --bs="$3" --iodepth="$4" --numjobs="$5" --group_reporting --time_based --runtime="$6" $huge \
         $([ "$2" != io_uring ] || echo --fixedbufs=1) \

@@ -11,12 +11,14 @@ set -eu
 model=$1 pairs=${2:-5} seconds=${3:-8}
 ring_bench=${BUILD:-build}/bench/spill_ring_bench
 [ -x "$ring_bench" ] || { echo "stream_fio: $ring_bench: not built" >&2; exit 2; }
-files=$(ls "$model"/*.safetensors | paste -sd:)
+files=$(printf '%s\n' "$model"/*.safetensors | paste -sd:)
+# shellcheck source=bench/fio_rate.sh
 . "$(dirname "$0")/fio_rate.sh"
 
+# shellcheck disable=SC2086
 ring_bps() { "$ring_bench" "$model" --seconds "$seconds" ${RING_ARGS:-} | sed 's/.*"read_bps":\([0-9]*\).*/\1/'; }
 
-echo "fio with ${huge:-pages of 4 KiB}, files: $(ls "$model"/*.safetensors | wc -l), load: $(cut -d' ' -f1-3 /proc/loadavg)"
+echo "fio with ${huge:-pages of 4 KiB}, files: $(echo "$files" | tr : '\n' | wc -l), load: $(cut -d' ' -f1-3 /proc/loadavg)"
 fio_best "$files" $(((seconds + 3) / 4))
 for i in $(seq "$pairs"); do
     # shellcheck disable=SC2086

@@ -17,7 +17,8 @@ shift
 [ $# -gt 0 ] || set -- 1 16
 spill=${SPILL:-build/spill} seconds=${FIO_SECONDS:-10} new=${NEW:-3} memory=${MEMORY:-3G}
 [ -x "$spill" ] || { echo "stream_run: $spill: not built" >&2; exit 2; }
-files=$(ls "$model"/*.safetensors | paste -sd:)
+files=$(printf '%s\n' "$model"/*.safetensors | paste -sd:)
+# shellcheck source=bench/fio_rate.sh
 . "$(dirname "$0")/fio_rate.sh"
 work=$(mktemp -d)
 trap 'restore; rm -rf "$work"' EXIT
@@ -30,7 +31,7 @@ run_spill() {
     # shellcheck disable=SC2086
     SPILL_HOME=$work "$spill" run --json --placement stream --memory "$memory" --rows "$1" ${SPILL_ARGS:-} \
         "$model" "$work/rows.jsonl" -o - 2>"$work/events" >"$work/out" || { tail -1 "$work/events" >&2; exit 1; }
-    tr ',{}' '\n\n\n' <"$work/events" | awk -F'"?:"?' '
+    tr ',{}' '[\n*]' <"$work/events" | awk -F'"?:"?' '
         $1 == "\"event" { pass = $2 ~ /^pass/ }
         $1 == "\"peak_rss_bytes" { peak = $2 }
         !pass { next }
@@ -42,7 +43,7 @@ run_spill() {
         END { print db / ds, B / S, dw / ds, de / ds, peak }'
 }
 
-echo "fio with ${huge:-pages of 4 KiB}, files: $(ls "$model"/*.safetensors | wc -l), load: $(cut -d' ' -f1-3 /proc/loadavg)"
+echo "fio with ${huge:-pages of 4 KiB}, files: $(echo "$files" | tr : '\n' | wc -l), load: $(cut -d' ' -f1-3 /proc/loadavg)"
 fio_best "$files" 3
 for rows in "$@"; do
     : >"$results"
