@@ -82,7 +82,7 @@ static void cut_to_existing(char path[PATH_BYTES]) {
     while (access(path, F_OK) != 0) {
         char *slash = strrchr(path, '/');
         if (!slash) {
-            strcpy(path, ".");
+            memcpy(path, ".", 2);
             return;
         }
         slash[slash == path] = '\0'; /* "/" keeps its slash */

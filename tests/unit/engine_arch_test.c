@@ -93,7 +93,7 @@ static sp_engine *open_engine(const sp_model *model, sp_plan *plan, sp_device *d
 static void logits_after(const fixture *f, size_t n, float cap, float *logits) {
     sp_error err = {0};
     sp_plan plan;
-    uint32_t seq;
+    uint32_t seq = 0;
     int32_t tokens[N_TOKENS];
     for (size_t i = 0; i < n; i++) tokens[i] = (int32_t)(i * 37 % N_VOCAB);
     struct stat st;
