@@ -36,8 +36,9 @@ const sp_command sp_commands[] = {
      sp_cmd_plan},
     {"tokenize", SP_CMD_TOKENIZE, "MODEL_DIR INPUT.jsonl", 2, 2, "print token ids and rendered prompts",
      "One JSON line a row, in input order. A row {\"custom_id\", \"text\"} gives {\"custom_id\", \"tokens\", "
-     "\"text\"}; a row with messages (and tools) gives {\"custom_id\", \"prompt\", \"tokens\"} or {\"custom_id\", "
-     "\"error\"}. tokenizer.json and tokenizer_config.json are enough; a GGUF file works too.",
+     "\"text\"}; a row of spill run gives {\"custom_id\", \"prompt\", \"tokens\"} or {\"custom_id\", \"error\"}, and "
+     "exit "
+     "status 3 at the end. tokenizer.json and tokenizer_config.json are enough; a GGUF file works too.",
      sp_cmd_tokenize},
     {"doctor", SP_CMD_DOCTOR, "", 0, 0, "tell what this machine is and what stops it",
      "Optional parts of this build, processor and instruction sets, memory and every limit on it, the directory of "

@@ -95,7 +95,8 @@ static void man_page(void) {
     printf(".TH SPILL 1 \"\" \"spill %s\" \"User Commands\"\n.SH NAME\n", SP_VERSION);
     printf("spill \\- runs language models bigger than memory over files of prompts\n.SH SYNOPSIS\n");
     for (size_t i = 0; i < sp_n_commands; i++)
-        printf(".B spill %s\n%s [options]\n.br\n", sp_commands[i].name, sp_commands[i].synopsis);
+        printf(".B spill %s\n%s%s[options]\n.br\n", sp_commands[i].name, sp_commands[i].synopsis,
+               *sp_commands[i].synopsis ? " " : "");
     for (size_t i = 0; i < sp_n_commands; i++) {
         printf(".SH SPILL %s\n", sp_commands[i].name);
         man_text(sp_commands[i].description);
@@ -108,7 +109,9 @@ static void man_page(void) {
             man_text(sp_options[k].help);
         }
     }
-    printf(".SH ENVIRONMENT\n.TP\n.B SPILL_HOME\nwhere jobs are kept (default: the XDG data directory).\n");
+    printf(
+        ".SH ENVIRONMENT\n.TP\n.B SPILL_HOME\nwhere jobs and measurements are kept (default: $XDG_DATA_HOME/spill, "
+        "else ~/.local/share/spill).\n");
     printf(".TP\n.B SPILL_DISABLE_ISA\ncomma-separated instruction sets not to use, of:");
     for (const char *const *name = sp_device_isa_names(); *name; name++) printf(" %s", *name);
     putchar('\n');

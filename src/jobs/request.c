@@ -49,7 +49,10 @@ static bool refuse(sp_error *err, const char *field, const json_t *value, const 
 static bool read_integer(const json_t *value, const char *field, int64_t low, int64_t high, int64_t *out,
                          sp_error *err) {
     char want[80];
-    snprintf(want, sizeof want, "an integer from %lld to %lld", (long long)low, (long long)high);
+    if (low == high)
+        snprintf(want, sizeof want, "%lld", (long long)low);
+    else
+        snprintf(want, sizeof want, "an integer from %lld to %lld", (long long)low, (long long)high);
     if (json_is_real(value)) {
         double real = json_real_value(value);
         if (!(real >= -9.2e18 && real <= 9.2e18) || real != floor(real)) return refuse(err, field, value, want);

@@ -194,7 +194,8 @@ sp_model *sp_model_open(const char *path, sp_error *err) {
     o->model.name = name_of(&o->arena, path);
     bool good = false;
     if (stat(path, &st) != 0)
-        sp_fail(err, SP_ERR_INPUT, "%s: no such model (%s)", path, strerror(errno));
+        sp_fail(err, SP_ERR_INPUT, "%s: no such model (%s); want a model's directory or a GGUF file", path,
+                strerror(errno));
     else
         good = S_ISDIR(st.st_mode) ? open_directory(o, err) : open_file(o, err);
     if (good) return &o->model;
