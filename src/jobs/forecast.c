@@ -310,9 +310,8 @@ void sp_forecast_close(sp_forecast *f) {
     if (has_home && f->changed && !sp_machine_file_save(path, &f->file, &unsaved)) has_home = false;
     machine_path(f, "history.json", path);
     const sp_history_key key = {f->setup.model_hash, &f->machine.rates};
-    if (has_home && f->eta && f->machine.rates.linear_flops[0] > 0 &&
-        !sp_history_save(path, &key, sp_eta_observed(f->eta), &unsaved))
-        has_home = false;
+    if (has_home && f->eta && f->machine.rates.linear_flops[0] > 0)
+        (void)!sp_history_save(path, &key, sp_eta_observed(f->eta), &unsaved);
     sp_eta_free(f->eta);
     free(f->running);
     free(f);

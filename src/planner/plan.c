@@ -317,8 +317,9 @@ static void extend_kv(const search *s, sp_plan *plan) {
     size_t longest = sp_div_up(s->request->row_tokens_max, SP_KV_PAGE_TOKENS);
     size_t n_wanted = plan->rows * sp_max_size(longest, s->longest_pages);
     uint64_t page_bytes = plan->kv_token_bytes * SP_KV_PAGE_TOKENS;
+    if (n_wanted <= plan->kv_pages || page_bytes == 0) return;
     size_t n_more = (size_t)((plan->budget_bytes - total_bytes(plan)) / page_bytes);
-    if (n_wanted > plan->kv_pages) set_kv(plan, sp_min_size(n_wanted, plan->kv_pages + n_more));
+    set_kv(plan, sp_min_size(n_wanted, plan->kv_pages + n_more));
 }
 
 /* ---- estimate ---- */
