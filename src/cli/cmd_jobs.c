@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -224,15 +225,27 @@ static void seek_tail(FILE *file) {
     fseeko(file, start, SEEK_SET);
 }
 
+/* What went into a pipe is its reader's: opening it here would wait for more, or take lines away from it. */
+static FILE *open_results(const char *path, sp_error *err) {
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        sp_fail(err, SP_ERR_USAGE,
+                "%s: results go to no regular file, they cannot be followed; spill status tells more", path);
+        return NULL;
+    }
+    FILE *file = fopen(path, "re");
+    if (!file) sp_fail_open(err, path);
+    return file;
+}
+
 int sp_cmd_tail(const sp_invocation *invocation) {
     sp_error err = {0};
     sp_run run;
     if (!sp_run_open(&run, NULL, first_arg(invocation), &err)) return sp_cli_fail(&err);
     tail t = {.as_json = invocation->options[SP_OPT_JSON].given,
               .is_terminal = isatty(STDOUT_FILENO),
-              .results = fopen(run.results_path, "re")};
+              .results = open_results(run.results_path, &err)};
     if (!t.results) {
-        sp_fail_open(&err, run.results_path);
         sp_run_close(&run);
         return sp_cli_fail(&err);
     }

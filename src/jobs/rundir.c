@@ -153,7 +153,7 @@ static struct flock whole_file(void) { return (struct flock){.l_type = F_WRLCK, 
 static int open_lock(const sp_rundir *rundir, int flags) {
     char path[4200];
     snprintf(path, sizeof path, "%s/lock", rundir->path);
-    return open(path, flags | O_CLOEXEC, 0666);
+    return open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666); /* a FIFO there is not waited on */
 }
 
 bool sp_rundir_is_running(const sp_rundir *rundir) {

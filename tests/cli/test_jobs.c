@@ -276,6 +276,15 @@ static void test_seen_from_outside(void **state) {
     expect(2, "no such job", "\"$SPILL\" status nothing");
 }
 
+/* Whatever lies in a job's place, the commands that look at it end. */
+static void test_pipes_are_not_waited_on(void **state) {
+    (void)state;
+    free(shell(0, "rm -rf $D/runs/*; mkfifo $D/out.pipe; cat $D/out.pipe >$D/read & " RUN
+                  "--max-tokens 3 --limit 2" ROWS "-o $D/out.pipe"));
+    expect(2, "no regular file", "timeout 20 \"$SPILL\" tail");
+    expect(0, "done", "L=$(ls -d $D/runs/*)/lock; rm $L; mkfifo $L; timeout 20 \"$SPILL\" status");
+}
+
 /* ---- many rows ---- */
 
 /* Peak memory of a run over n rows out of a packed file; one in a hundred is good. */
@@ -304,11 +313,17 @@ static void test_memory_does_not_follow_rows(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stop_and_go_on),      cmocka_unit_test(test_own_results),
-        cmocka_unit_test(test_many_in_flight),      cmocka_unit_test(test_standard_input),
-        cmocka_unit_test(test_elsewhere),           cmocka_unit_test(test_torn_ends),
-        cmocka_unit_test(test_changes_are_refused), cmocka_unit_test(test_empty_results_may_change),
-        cmocka_unit_test(test_seen_from_outside),   cmocka_unit_test(test_memory_does_not_follow_rows),
+        cmocka_unit_test(test_stop_and_go_on),
+        cmocka_unit_test(test_own_results),
+        cmocka_unit_test(test_many_in_flight),
+        cmocka_unit_test(test_standard_input),
+        cmocka_unit_test(test_elsewhere),
+        cmocka_unit_test(test_torn_ends),
+        cmocka_unit_test(test_changes_are_refused),
+        cmocka_unit_test(test_empty_results_may_change),
+        cmocka_unit_test(test_seen_from_outside),
+        cmocka_unit_test(test_pipes_are_not_waited_on),
+        cmocka_unit_test(test_memory_does_not_follow_rows),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
