@@ -17,15 +17,17 @@ static const char *const state_names[] = {
 
 const char *sp_run_state_name(sp_run_state state) { return state_names[state]; }
 
-/* Whole lines of the results file: what a process that died could not tell any more. */
-static uint64_t count_lines(const char *path) {
-    char chunk[1 << 14];
+/* Whole lines of the results file that are this run's: what a process that died could not tell any more. */
+static uint64_t count_lines(const char *path, const char *id) {
+    char own[80], *line = NULL;
+    size_t room = 0, n_own = (size_t)snprintf(own, sizeof own, "{\"id\":\"batch_req_%s-", id);
     struct stat st;
     uint64_t n = 0;
     FILE *file = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "re") : NULL;
     if (!file) return 0;
-    for (size_t got; (got = fread(chunk, 1, sizeof chunk, file)) > 0;)
-        for (const char *at = chunk; (at = memchr(at, '\n', got - (size_t)(at - chunk))); at++) n++;
+    for (ssize_t got; (got = getline(&line, &room, file)) > 0;)
+        n += line[got - 1] == '\n' && strncmp(line, own, n_own) == 0;
+    free(line);
     fclose(file);
     return n;
 }
@@ -61,7 +63,7 @@ void sp_run_refresh(sp_run *run) {
                              : json_object_get(run->manifest, "result");
     run->n_rows = (uint64_t)json_integer_value(json_object_get(told, "rows"));
     run->n_errors = (uint64_t)json_integer_value(json_object_get(told, "errors"));
-    if (run->state == SP_RUN_DIED) run->n_rows = count_lines(run->results_path);
+    if (run->state == SP_RUN_DIED) run->n_rows = count_lines(run->results_path, run->rundir.id);
 }
 
 /* The newest that runs, else the newest. */
@@ -93,9 +95,9 @@ bool sp_run_open(sp_run *run, const char *home, const char *id, sp_error *err) {
 void sp_run_close(sp_run *run) { forget(run); }
 
 json_t *sp_run_json(const sp_run *run) {
-    json_t *json =
-        json_pack("{s:s,s:s,s:I,s:I,s:s}", "run", run->rundir.id, "state", state_names[run->state], "rows",
-                  (json_int_t)run->n_rows, "errors", (json_int_t)run->n_errors, "results", run->results_path);
+    json_t *json = json_pack("{s:o,s:s,s:I,s:I,s:o}", "run", sp_json_text(run->rundir.id), "state",
+                             state_names[run->state], "rows", (json_int_t)run->n_rows, "errors",
+                             (json_int_t)run->n_errors, "results", sp_json_text(run->results_path));
     static const char *const sections[] = {"created", "updated", "command", "model", "input", "result"};
     for (size_t i = 0; run->manifest && i < sizeof sections / sizeof *sections; i++)
         json_object_set(json, sections[i], json_object_get(run->manifest, sections[i]));

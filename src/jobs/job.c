@@ -304,8 +304,22 @@ static bool check_output(const job *j, sp_error *err) {
     return sp_output_check(&output, options->input_path, j->model, err);
 }
 
-/* The run that this one goes on with, if there is one. Results that are still empty bind nobody: then whatever differs
- * makes a new job. */
+/* Whether this is the earlier job. Of several things that differ, model and input are named before options. */
+static bool is_earlier(const job *j, bool is_bound, sp_error *err) {
+    sp_error differs = {0};
+    if (!sp_resume_check_model(j->resume, j->model, j->model_hash, err)) return false;
+    bool good = sp_resume_check_parameters(j->resume, j->options, &differs);
+    if (good && is_bound) return true; /* the input is compared as it is read */
+    if (sp_resume_check_input(j->resume, j->options->input_path, err)) {
+        *err = differs;
+        return good;
+    }
+    sp_error_clear(&differs);
+    return false;
+}
+
+/* The run that this one goes on with, if there is one. One that has neither a result nor a token binds nobody: then
+ * whatever differs makes a new job. */
 static bool find_earlier(job *j, sp_error *err) {
     const sp_job_options *options = j->options;
     j->resume = options->resume;
@@ -314,9 +328,9 @@ static bool find_earlier(job *j, sp_error *err) {
         j->resume = j->found;
     }
     if (!j->resume) return true;
-    if (!sp_resume_check_parameters(j->resume, options, err) ||
-        !sp_resume_check_model(j->resume, j->model, j->model_hash, err)) {
-        if (!j->found || j->resume->n_done > 0) return false;
+    bool is_bound = !j->found || sp_resume_is_bound(j->resume);
+    if (!is_earlier(j, is_bound, err)) {
+        if (is_bound) return false;
         sp_error_clear(err);
         sp_resume_close(j->found);
         j->resume = j->found = NULL;
@@ -418,7 +432,10 @@ static void announce(job *j) {
 
 static void close_job(job *j) {
     sp_journal_close(j->journal);
-    if (j->journal && !j->resume && !j->is_recorded) sp_rundir_discard(&j->rundir);
+    if (j->journal && !j->resume && !j->is_recorded) {
+        sp_rundir_discard(&j->rundir);
+        j->result->run_id[0] = '\0'; /* nothing there to go on with */
+    }
     if (j->lock_fd >= 0) close(j->lock_fd);
     sp_resume_close(j->found);
     sp_intake_close(&j->intake);
@@ -498,6 +515,10 @@ static bool finish(job *j, bool good, sp_error *err) {
     struct rusage usage;
     if (getrusage(RUSAGE_SELF, &usage) == 0) result->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
     if (!j->is_recorded) return good;
+    if (good && !sp_writer_check(&j->results, err)) {
+        good = false;
+        result->run_id[0] = '\0'; /* there is no going on with them */
+    }
     bool is_done = good && !result->stopped;
     bool kept = sp_journal_sync(j->journal, true, &end_err) &&
                 write_manifest(j,

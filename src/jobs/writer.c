@@ -55,7 +55,7 @@ bool sp_writer_open(sp_writer *writer, const char *path, sp_error *err) {
 }
 
 bool sp_writer_reopen(sp_writer *writer, const char *path, uint64_t end_bytes, sp_error *err) {
-    if (!open_locked(writer, path, 0, err)) return false;
+    if (!open_locked(writer, path, end_bytes ? 0 : O_CREAT, err)) return false;
     writer->end_bytes = end_bytes;
     return true;
 }
@@ -114,6 +114,17 @@ int sp_writer_take_unsynced(sp_writer *writer) {
 bool sp_writer_sync(sp_writer *writer, sp_error *err) {
     int fd = sp_writer_take_unsynced(writer);
     return fd < 0 || fdatasync(fd) == 0 || sp_fail_errno(err, "%s: syncing results", writer->path);
+}
+
+bool sp_writer_check(const sp_writer *writer, sp_error *err) {
+    struct stat st;
+    if (writer->fd < 0 || !writer->is_regular || fstat(writer->fd, &st) != 0) return true;
+    if (st.st_nlink == 0 && access(writer->path, F_OK) != 0)
+        return sp_fail(err, SP_ERR_IO, "%s: deleted while the run wrote results to it; run the rows again",
+                       writer->path);
+    return (uint64_t)st.st_size >= writer->end_bytes ||
+           sp_fail(err, SP_ERR_IO, "%s: has %lld bytes of the %llu that the run wrote to it; run the rows again",
+                   writer->path, (long long)st.st_size, (unsigned long long)writer->end_bytes);
 }
 
 void sp_writer_close(sp_writer *writer) {

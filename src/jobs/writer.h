@@ -21,7 +21,8 @@ typedef struct {
 /* Opens path for appending, creating it, and locks it. A regular file that holds anything already or that another run
  * writes to is refused. */
 bool sp_writer_open(sp_writer *writer, const char *path, sp_error *err) SP_MUST_CHECK;
-/* Opens and locks an earlier run's results of which the first end_bytes are whole lines; nothing is cut yet. */
+/* Opens and locks an earlier run's results of which the first end_bytes are whole lines; nothing is cut yet. Without a
+ * line the file may be missing: it is made anew. */
 bool sp_writer_reopen(sp_writer *writer, const char *path, uint64_t end_bytes, sp_error *err) SP_MUST_CHECK;
 /* Cuts what lies behind the last whole line. */
 bool sp_writer_cut(sp_writer *writer, sp_error *err) SP_MUST_CHECK;
@@ -31,6 +32,8 @@ bool sp_writer_open_fd(sp_writer *writer, int fd, const char *name, sp_error *er
 bool sp_writer_line(sp_writer *writer, const char *line, size_t n_bytes, sp_error *err) SP_MUST_CHECK;
 /* Puts on the drive what is not there yet. */
 bool sp_writer_sync(sp_writer *writer, sp_error *err) SP_MUST_CHECK;
+/* Whether a regular file still has what was written to it: somebody may have deleted it or cut it. */
+bool sp_writer_check(const sp_writer *writer, sp_error *err) SP_MUST_CHECK;
 /* For a caller who syncs: the descriptor if something is to be synced, which counts as synced from now on; else -1. */
 int sp_writer_take_unsynced(sp_writer *writer);
 void sp_writer_close(sp_writer *writer);

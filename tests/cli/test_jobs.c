@@ -245,6 +245,40 @@ static void test_empty_results_may_change(void **state) {
     expect(0, "2", "wc -l <$D/empty");
 }
 
+/* No result yet, but tokens: they are not given up without a word; the results file is made anew. */
+static void test_tokens_without_a_result(void **state) {
+    (void)state;
+    free(shell(0,
+               "rm -rf $D/runs/*; seq 1 9 | awk '{ printf "
+               "\"{\\\"custom_id\\\":\\\"t%%d\\\",\\\"prompt\\\":\\\"%%d\\\",\\\"max_tokens\\\":4000}\\n\","
+               "$1, $1 }' >$D/long.jsonl; sed 's/t1\"/u1\"/' $D/long.jsonl >$D/other.jsonl"));
+    free(shell(75, RUN "--time-limit 0.5s --temperature 9 " MODEL " $D/long.jsonl -o $D/tokens"));
+    free(shell(0, "[ ! -s $D/tokens ] && [ $(wc -c <$(echo $D/runs/*)/journal) -gt 1000 ]"));
+    for (int i = 0; i < 2; i++) { /* empty, then missing */
+        expect(2, "or drop the run with rm -r",
+               RUN "--max-tokens 5 --temperature 9 " MODEL " $D/long.jsonl -o $D/tokens");
+        expect(2, "changed, it", RUN "--temperature 9 " MODEL " $D/other.jsonl -o $D/tokens");
+        expect(2, "changed, it", RUN "--seed 4 " MODEL " $D/other.jsonl -o $D/tokens"); /* before options */
+        free(shell(0, "[ $(ls $D/runs | wc -l) = 1 ] && rm -f $D/tokens"));
+    }
+    free(shell(75, "\"$SPILL\" resume --quiet --time-limit 0.3s"));
+    free(
+        shell(75, "cd $D; rm tokens; " RUN "--time-limit 0.3s --temperature 9 $OLDPWD/" MODEL " long.jsonl -o tokens"));
+    free(shell(0, "[ $(ls $D/runs | wc -l) = 1 ] && [ -e $D/tokens ]"));
+    free(shell(0, "rm -rf $D/runs/* $D/tokens"));
+}
+
+/* A run that died without a result does not count those of the run that took its file. */
+static void test_lines_of_another_run(void **state) {
+    (void)state;
+    free(shell(0, "rm -rf $D/runs/*; " RUN "--max-tokens 3 --limit 2" ROWS "-o $D/taken;"
+                  "A=$(echo $D/runs/*); B=$D/runs/20200101-000000-000000; mkdir $B;"
+                  "sed \"s/\\\"done\\\"/\\\"running\\\"/; s/$(basename $A)/$(basename $B)/\" $A/manifest.json "
+                  ">$B/manifest.json"));
+    expect(0, "died              0 rows", "\"$SPILL\" runs");
+    free(shell(0, "rm -rf $D/runs/*"));
+}
+
 /* ---- two at once, and other terminals ---- */
 
 static void test_seen_from_outside(void **state) {
@@ -285,6 +319,38 @@ static void test_pipes_are_not_waited_on(void **state) {
     expect(0, "done", "L=$(ls -d $D/runs/*)/lock; rm $L; mkfifo $L; timeout 20 \"$SPILL\" status");
 }
 
+/* A run that had nothing to write yet leaves nothing, and does not tell to go on with it. */
+static void test_nothing_to_go_on_with(void **state) {
+    (void)state;
+    expect(0, "0",
+           "rm -rf $D/runs/*; (ulimit -f 0; trap '' XFSZ; " RUN MODEL
+           " $D/rows.jsonl -o $D/none 2>&1) | grep 'too large' | grep -c 'spill resume' || :; ls $D/runs | wc -l");
+    expect(1, "too large", "(ulimit -f 0; trap '' XFSZ; " RUN MODEL " $D/rows.jsonl -o $D/none)");
+}
+
+/* "done" means that the results are there. */
+static void test_results_taken_away(void **state) {
+    (void)state;
+    const char *const acts[][2] = {{"rm $D/gone", "deleted while"}, {": >$D/gone", "bytes of the"}};
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
+        char command[400];
+        snprintf(command, sizeof command,
+                 RUN "--rows 1 --limit 24 " MODEL
+                     " $D/many.jsonl -o $D/gone & p=$!; until [ -s $D/gone ]; do sleep 0.02; done; %s; wait $p",
+                 acts[i][0]);
+        expect(1, acts[i][1], command);
+        free(shell(0, "rm -f $D/gone"));
+    }
+}
+
+/* A name that is no text does not break the list. */
+static void test_odd_names_are_listed(void **state) {
+    (void)state;
+    free(shell(0, "mkdir $D/runs/$(printf '\\377'); \"$SPILL\" runs --json >$D/runs.json"));
+    expect(0, "broken", "cat $D/runs.json");
+    free(shell(0, "rm -rf $D/runs/*"));
+}
+
 /* ---- many rows ---- */
 
 /* Peak memory of a run over n rows out of a packed file; one in a hundred is good. */
@@ -321,8 +387,13 @@ int main(void) {
         cmocka_unit_test(test_torn_ends),
         cmocka_unit_test(test_changes_are_refused),
         cmocka_unit_test(test_empty_results_may_change),
+        cmocka_unit_test(test_tokens_without_a_result),
+        cmocka_unit_test(test_lines_of_another_run),
         cmocka_unit_test(test_seen_from_outside),
         cmocka_unit_test(test_pipes_are_not_waited_on),
+        cmocka_unit_test(test_nothing_to_go_on_with),
+        cmocka_unit_test(test_results_taken_away),
+        cmocka_unit_test(test_odd_names_are_listed),
         cmocka_unit_test(test_memory_does_not_follow_rows),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
