@@ -259,6 +259,7 @@ int sp_cmd_tail(const sp_invocation *invocation) {
         sp_run_refresh(&run);
     }
     clear_block(&t);
+    fflush(stdout); /* what erases the block, before a line that it would erase */
     if (!t.as_json)
         fprintf(stderr, "%s: %s, %llu rows\n", run.rundir.id, sp_run_state_name(run.state),
                 (unsigned long long)run.n_rows);

@@ -23,6 +23,7 @@ typedef struct sp_journal_state sp_journal_state;
  * to another run. */
 sp_journal_state *sp_journal_read(const sp_rundir *rundir, sp_error *err) SP_MUST_CHECK;
 const sp_input_mark *sp_journal_mark(const sp_journal_state *state); /* n_bytes 0: none */
+bool sp_journal_has_tokens(const sp_journal_state *state);           /* of any row */
 /* Gives a new row the tokens that it had, all but the last: so whatever ends it happens again, in the pass to come. */
 bool sp_journal_restore(const sp_journal_state *state, sp_row *row, const sp_stop_ids *stops,
                         sp_error *err) SP_MUST_CHECK;

@@ -103,6 +103,7 @@ sp_journal_state *sp_journal_read(const sp_rundir *rundir, sp_error *err) {
 }
 
 const sp_input_mark *sp_journal_mark(const sp_journal_state *state) { return &state->mark; }
+bool sp_journal_has_tokens(const sp_journal_state *state) { return state->n_refs > 0; }
 uint64_t sp_journal_good_bytes(const sp_journal_state *state) { return state->good_bytes; }
 
 void sp_journal_state_free(sp_journal_state *state) {

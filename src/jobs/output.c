@@ -1,6 +1,7 @@
 /* Where results may not go. */
 #include "jobs/output.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +13,26 @@ static bool is_same(const struct stat *x, const struct stat *y) {
 bool sp_output_is_same_file(const char *a, const char *b) {
     struct stat x, y;
     return stat(a, &x) == 0 && stat(b, &y) == 0 && is_same(&x, &y);
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static bool same_directory(const char *a, const char *b) {
+    char dirs[2][4200];
+    const char *paths[2] = {a, b};
+    for (size_t i = 0; i < 2; i++) {
+        size_t n = (size_t)(base_name(paths[i]) - paths[i]);
+        if (n + 2 > sizeof dirs[i]) return false;
+        snprintf(dirs[i], sizeof dirs[i], "%.*s.", (int)n, paths[i]);
+    }
+    return sp_output_is_same_file(dirs[0], dirs[1]);
+}
+
+bool sp_output_is_same_place(const char *a, const char *b) {
+    return strcmp(base_name(a), base_name(b)) == 0 && same_directory(a, b);
 }
 
 static bool same_as_stdout(const char *path) {

@@ -14,5 +14,7 @@ typedef struct {
 bool sp_output_check(const sp_output *output, const char *input_path, const sp_model *model,
                      sp_error *err) SP_MUST_CHECK;
 bool sp_output_is_same_file(const char *a, const char *b);
+/* Whether two paths name the same entry of one directory, be it there or not. */
+bool sp_output_is_same_place(const char *a, const char *b);
 
 #endif

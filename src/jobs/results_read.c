@@ -67,9 +67,11 @@ static void set_done(sp_resume *resume, size_t i_line) {
 }
 
 static bool not_ours(const sp_resume *resume, size_t n_lines, sp_error *err) {
-    return sp_fail(err, SP_ERR_USAGE,
-                   "%s: line %zu is not a result of run %s; take it out, or name another file with -o",
-                   resume->results_path, n_lines, resume->rundir.id);
+    return sp_fail(
+        err, SP_ERR_USAGE,
+        "%s: line %zu is not a result of run %s; take it out, or run the rows with another -o and drop this run "
+        "with rm -r %s",
+        resume->results_path, n_lines, resume->rundir.id, resume->rundir.path);
 }
 
 static bool read_lines(sp_resume *resume, FILE *file, sp_error *err) {
@@ -100,8 +102,11 @@ static bool read_lines(sp_resume *resume, FILE *file, sp_error *err) {
 bool sp_results_read(sp_resume *resume, sp_error *err) {
     struct stat st;
     if (stat(resume->results_path, &st) != 0)
-        return sp_fail(err, SP_ERR_USAGE, "%s: the results of run %s are gone (%s); run its rows as a new job",
-                       resume->results_path, resume->rundir.id, strerror(errno));
+        return (errno == ENOENT && resume->wrote_none) ||
+               sp_fail(err, SP_ERR_USAGE,
+                       "%s: the results of run %s are gone (%s); run its rows as a new job, and drop this one with "
+                       "rm -r %s",
+                       resume->results_path, resume->rundir.id, strerror(errno), resume->rundir.path);
     if (!S_ISREG(st.st_mode))
         return sp_fail(err, SP_ERR_USAGE,
                        "%s: run %s wrote to no regular file, it cannot be continued; run its rows "

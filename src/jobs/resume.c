@@ -11,6 +11,9 @@
 #include "jobs/manifest.h"
 #include "jobs/output.h"
 #include "jobs/results_read.h"
+#include "util/json.h"
+
+enum { PROGRESS_BYTES_MAX = 1 << 20 };
 
 void sp_resume_close(sp_resume *resume) {
     if (!resume) return;
@@ -38,6 +41,18 @@ static bool check_manifest(sp_resume *resume, sp_error *err) {
     return true;
 }
 
+/* Whether neither its manifest nor its progress tells of a result. */
+static bool wrote_none(const sp_rundir *rundir, const json_t *manifest) {
+    char path[4200];
+    sp_error ignored = {0};
+    snprintf(path, sizeof path, "%s/progress.json", rundir->path);
+    json_t *progress = sp_json_load(path, PROGRESS_BYTES_MAX, &ignored);
+    bool none = json_integer_value(json_object_get(json_object_get(manifest, "result"), "rows")) == 0 &&
+                json_integer_value(json_object_get(progress, "rows")) == 0;
+    json_decref(progress);
+    return none;
+}
+
 /* Locks the job and reads its state. */
 static sp_resume *load(const sp_rundir *rundir, sp_error *err) {
     sp_resume *resume = calloc(1, sizeof *resume);
@@ -49,6 +64,7 @@ static sp_resume *load(const sp_rundir *rundir, sp_error *err) {
     if (!good && err->code == SP_ERR_INPUT) err->code = SP_ERR_USAGE;
     good = good && sp_rundir_lock(rundir, &resume->lock_fd, err);
     if (good) {
+        resume->wrote_none = wrote_none(rundir, resume->manifest);
         resume->journal = sp_journal_read(rundir, err);
         good = resume->journal && sp_results_read(resume, err);
     }
@@ -97,8 +113,8 @@ sp_resume *sp_resume_by_id(const char *home, const char *id, sp_error *err) {
     return good ? load(&rundir, err) : NULL;
 }
 
-/* The newest job whose results file is output; NULL when there is none. */
-static sp_resume *writer_of(const char *home, const char *output, sp_error *err) {
+/* The newest job whose results file is output, which is empty or missing; NULL when there is none. */
+static sp_resume *writer_of(const char *home, const char *output, bool is_missing, sp_error *err) {
     char **ids;
     size_t n;
     sp_resume *resume = NULL;
@@ -108,7 +124,9 @@ static sp_resume *writer_of(const char *home, const char *output, sp_error *err)
         sp_error ignored = {0};
         json_t *manifest =
             sp_rundir_open(&rundir, home, ids[i], &ignored) ? sp_rundir_load_manifest(&rundir, &ignored) : NULL;
-        bool is_it = manifest && sp_output_is_same_file(output, text_of(manifest, NULL, "results"));
+        const char *results = text_of(manifest, NULL, "results");
+        bool is_it = manifest && (is_missing ? sp_output_is_same_place(output, results) && wrote_none(&rundir, manifest)
+                                             : sp_output_is_same_file(output, results));
         json_decref(manifest);
         if (!is_it) continue;
         resume = load(&rundir, err);
@@ -122,12 +140,17 @@ bool sp_resume_by_output(const char *home, const char *output, sp_resume **found
     struct stat st;
     char id[48];
     *found = NULL;
-    if (stat(output, &st) != 0 || !S_ISREG(st.st_mode)) return true;
+    bool is_missing = stat(output, &st) != 0;
+    if (is_missing) {
+        *found = writer_of(home, output, true, err);
+        return *found || err->code == SP_OK;
+    }
+    if (!S_ISREG(st.st_mode)) return true;
     bool has_line = st.st_size > 0 && sp_results_first_id(output, id);
     sp_rundir rundir;
     sp_error ignored = {0};
     if (!has_line) {
-        *found = writer_of(home, output, err);
+        *found = writer_of(home, output, false, err);
     } else if (sp_rundir_open(&rundir, home, id, &ignored)) {
         *found = load(&rundir, err);
         bool is_its = *found && sp_output_is_same_file(output, (*found)->results_path);
@@ -144,7 +167,19 @@ bool sp_resume_by_output(const char *home, const char *output, sp_resume **found
                    output, (long long)st.st_size);
 }
 
+bool sp_resume_is_bound(const sp_resume *resume) {
+    bool is_done = strcmp(text_of(resume->manifest, NULL, "state"), "done") == 0;
+    return resume->n_done > 0 || (!is_done && sp_journal_has_tokens(resume->journal));
+}
+
 /* ---- whether it is the same ---- */
+
+/* Where no line is in the way, the file is free once the run is gone; hint[4200]. */
+static const char *drop_hint(const sp_resume *resume, char *hint) {
+    hint[0] = '\0';
+    if (resume->n_done == 0) snprintf(hint, 4200, ", or drop the run with rm -r %s", resume->rundir.path);
+    return hint;
+}
 
 /* A parameter as people write it, short; text[64]. */
 static const char *value_text(const json_t *value, char *text) {
@@ -163,13 +198,15 @@ bool sp_resume_check_parameters(const sp_resume *resume, const sp_job_options *o
     json_object_foreach(now, key, value) {
         json_t *old = json_object_get(then, key);
         if (old && json_equal(old, value)) continue;
-        char option[64], found[64], wanted[64];
+        char option[64], found[64], wanted[64], hint[4200];
         snprintf(option, sizeof option, "%s", key);
         for (char *c = option; *c; c++)
             if (*c == '_') *c = '-';
         good = sp_fail(err, SP_ERR_USAGE,
-                       "--%s: %s found, %s in run %s; give the same to continue it, or name another file with -o",
-                       option, value_text(value, found), value_text(old, wanted), resume->rundir.id);
+                       "--%s: %s found, %s in run %s; give the same or spill resume %s to continue it, or name another "
+                       "file with -o%s",
+                       option, value_text(value, found), value_text(old, wanted), resume->rundir.id, resume->rundir.id,
+                       drop_hint(resume, hint));
         break;
     }
     json_decref(now);
@@ -177,10 +214,11 @@ bool sp_resume_check_parameters(const sp_resume *resume, const sp_job_options *o
 }
 
 static bool other_model(const sp_resume *resume, const sp_model *model, const char *what, sp_error *err) {
+    char hint[4200];
     return sp_fail(err, SP_ERR_USAGE,
                    "%s: the model changed since run %s began (%s); restore it, or name another file with -o for a new "
-                   "job",
-                   model->path, resume->rundir.id, what);
+                   "job%s",
+                   model->path, resume->rundir.id, what, drop_hint(resume, hint));
 }
 
 bool sp_resume_check_model(const sp_resume *resume, const sp_model *model, const char *hash, sp_error *err) {
@@ -206,6 +244,21 @@ bool sp_resume_check_weights(const sp_resume *resume, const char *hash, sp_error
                    "%s: the content of its weights changed since run %s began; restore it, or name another file with "
                    "-o for a new job",
                    text_of(resume->manifest, "model", "path"), resume->rundir.id);
+}
+
+bool sp_resume_check_input(const sp_resume *resume, const char *path, sp_error *err) {
+    struct stat st;
+    const sp_input_mark *mark = sp_resume_mark(resume);
+    bool is_sample = strcmp(path, "sample") == 0;
+    if (mark->n_bytes == 0 || (!is_sample && (stat(path, &st) != 0 || !S_ISREG(st.st_mode)))) return true;
+    sp_input *input = sp_input_open(path, err);
+    if (!input) return false;
+    sp_input_expect(input, mark);
+    sp_line line;
+    int got = 1;
+    while (got > 0 && (sp_input_is_expecting(input) || mark->at_end)) got = sp_input_next(input, &line, err);
+    sp_input_close(input);
+    return got >= 0;
 }
 
 const sp_input_mark *sp_resume_mark(const sp_resume *resume) { return sp_journal_mark(resume->journal); }

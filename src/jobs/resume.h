@@ -17,6 +17,7 @@ struct sp_resume {
     char results_path[4096];
     int lock_fd;
     bool is_complete;        /* all rows are done */
+    bool wrote_none;         /* it never told of a result: its file may be missing */
     unsigned char *done;     /* bit i: the row of line i has a result */
     size_t done_lines;       /* [ceil(done_lines/8)] */
     size_t n_done, n_errors; /* rows with a result, and those that are errors */
@@ -24,10 +25,13 @@ struct sp_resume {
     sp_journal_state *journal;
 };
 
-/* The job that writes its results to output: *found stays NULL when that is to be a new job (no such file, or an empty
- * one). False with SP_ERR_USAGE when the file holds something else. */
+/* The job that writes its results to output, be they still empty or, of one that had none yet, missing: *found stays
+ * NULL when that is to be a new job. False with SP_ERR_USAGE when the file holds something else. */
 bool sp_resume_by_output(const char *home, const char *output, sp_resume **found, sp_error *err) SP_MUST_CHECK;
 
+/* Whether something of it would be lost to a new job with the same results file: result lines, or tokens of rows in
+ * flight. */
+bool sp_resume_is_bound(const sp_resume *resume);
 /* Whether the options ask for the same bytes. */
 bool sp_resume_check_parameters(const sp_resume *resume, const sp_job_options *options, sp_error *err) SP_MUST_CHECK;
 /* The model as far as its headers and small files tell. */
@@ -35,6 +39,9 @@ bool sp_resume_check_model(const sp_resume *resume, const sp_model *model, const
                            sp_error *err) SP_MUST_CHECK;
 /* The weights, by content. */
 bool sp_resume_check_weights(const sp_resume *resume, const char *hash, sp_error *err) SP_MUST_CHECK;
+
+/* The input, as far as it can be read again now: what is no regular file passes. */
+bool sp_resume_check_input(const sp_resume *resume, const char *path, sp_error *err) SP_MUST_CHECK;
 
 /* What the input must begin with. */
 const sp_input_mark *sp_resume_mark(const sp_resume *resume);
