@@ -16,8 +16,9 @@
 #include "util/size.h"
 
 /* WORTH: operations of a job that are worth measuring products for, a fifth of a second here. SELF_TAUGHT: bytes that
- * passes must have waited for before they say more about a drive than a probe. */
-enum { PATH_BYTES = 4096, ROOM_BYTES = 300 << 20, PROBE_LEAST_BYTES = 128 << 20 };
+ * passes must have waited for before they say more about a drive than a probe. MEASURE: what measuring may take, the
+ * program included. */
+enum { PATH_BYTES = 4096, ROOM_BYTES = 300 << 20, PROBE_LEAST_BYTES = 128 << 20, MEASURE_BYTES = 240 << 20 };
 static const double worth_flops = 5e10, rates_s = 0.15, self_taught_bytes = 10.0 * (1 << 30);
 static const uint64_t estimate_every_ns = 1000000000;
 
@@ -95,6 +96,11 @@ static const sp_rates *find_rates(const sp_forecast *f, const char *isa, size_t 
     return sp_machine_file_rates(&f->file, isa, mode, "BF16", 0); /* another machine's: the next best */
 }
 
+/* Whether the memory that measuring takes is inside the run's budget. */
+static bool may_measure(const sp_machine *machine, const sp_plan_request *request) {
+    return sp_plan_budget_bytes(machine, request->memory_bytes) >= MEASURE_BYTES;
+}
+
 static void complete_rates(sp_forecast *f, const sp_plan_request *request, sp_machine *machine) {
     const sp_forecast_setup *s = &f->setup;
     const sp_rates *rates = find_rates(f, sp_device_isa(s->device), s->n_threads);
@@ -102,7 +108,7 @@ static void complete_rates(sp_forecast *f, const sp_plan_request *request, sp_ma
     const sp_format *format = sp_format_find(s->model->dominant_format);
     sp_error failed = {0}; /* without rates there is no estimate, but a run all the same */
     sp_rates measured;
-    if (!rates && flops >= worth_flops && format &&
+    if (!rates && flops >= worth_flops && format && may_measure(machine, request) &&
         sp_rates_measure(s->device, format, s->n_threads, rates_s, &measured, &failed)) {
         sp_machine_file_put_rates(&f->file, &measured);
         f->changed = true;
@@ -134,9 +140,9 @@ static size_t find_shares(const sp_model *model, share *shares, size_t n_most) {
 }
 
 /* What was measured before, or is now: on the model's own files, in a second or two. */
-static const sp_machine_drive *drive_rate(sp_forecast *f, const share *of, bool may_measure, sp_machine *machine) {
+static const sp_machine_drive *drive_rate(sp_forecast *f, const share *of, bool is_wanted, sp_machine *machine) {
     const sp_machine_drive *known = sp_machine_file_find(&f->file, of->drive.mount);
-    if ((known && known->read_bps > 0) || !may_measure || of->n_bytes < PROBE_LEAST_BYTES) return known;
+    if ((known && known->read_bps > 0) || !is_wanted || of->n_bytes < PROBE_LEAST_BYTES) return known;
     sp_machine_drive measured;
     sp_error failed = {0};
     const sp_probe_options quick = {.quick = true};
@@ -148,13 +154,13 @@ static const sp_machine_drive *drive_rate(sp_forecast *f, const share *of, bool 
 }
 
 /* The drives work side by side, each at its own rate; the reader's settings are those of the one with the most. */
-static void complete_drive(sp_forecast *f, bool may_measure, sp_machine *machine) {
+static void complete_drive(sp_forecast *f, bool is_wanted, sp_machine *machine) {
     share shares[SP_MACHINE_MAX_DRIVES];
     size_t n = find_shares(f->setup.model, shares, SP_MACHINE_MAX_DRIVES);
     uint64_t n_bytes = 0, most_bytes = 0;
     double seconds = 0;
     for (size_t i = 0; i < n; i++) {
-        const sp_machine_drive *rate = drive_rate(f, &shares[i], may_measure, machine);
+        const sp_machine_drive *rate = drive_rate(f, &shares[i], is_wanted, machine);
         if (!rate || rate->read_bps <= 0) return; /* one unknown rate makes the whole unknown */
         n_bytes += shares[i].n_bytes;
         double own_s = (double)shares[i].n_bytes / rate->read_bps;
@@ -212,7 +218,7 @@ static void use_this_machine(sp_forecast *f, sp_machine *machine, sp_plan_reques
     if (!sp_home_path(f->setup.home, f->home, sizeof f->home, &homeless)) f->home[0] = '\0';
     load_file(f, machine);
     complete_rates(f, request, machine);
-    complete_drive(f, may_stream(f, machine, request), machine);
+    complete_drive(f, may_stream(f, machine, request) && may_measure(machine, request), machine);
     char path[PATH_BYTES];
     machine_path(f, "history.json", path);
     const sp_history_key key = {f->setup.model_hash, &machine->rates};

@@ -17,7 +17,7 @@
 #include "util/rng.h"
 
 /* PROGRAM_BYTES: the program, its libraries, tokenizer and rows' text; far less than the plan's allowance for them. */
-enum { N_MODELS = 6, N_PLANS = 100, N_ROWS = 8, PROGRAM_BYTES = 24 << 20 };
+enum { N_MODELS = 6, N_PLANS = 100, N_ROWS = 8, FIRST_RUN_MB = 110, PROGRAM_BYTES = 24 << 20 };
 
 static uint32_t n_drawn;
 
@@ -89,9 +89,9 @@ static unsigned least_memory(const char *options) {
     char args[400];
     snprintf(args, sizeof args, "run --memory 1M %s %s/rows.jsonl -o -", options, scratch_dir());
     program_run run = run_spill(args, NULL);
-    const char *at = strstr(run.err, "(--memory ");
+    const char *at = strstr(run.err, "give --memory ");
     unsigned megabytes = 0;
-    if (!at || sscanf(at, "(--memory %uM", &megabytes) != 1) fail_msg("%s: no budget in: %s", args, run.err);
+    if (!at || sscanf(at, "give --memory %uM", &megabytes) != 1) fail_msg("%s: no budget in: %s", args, run.err);
     program_run_free(&run);
     return megabytes;
 }
@@ -123,6 +123,21 @@ static void no_plan_is_exceeded(void **state) {
         check_run(&run, args, megabytes);
         program_run_free(&run);
     }
+}
+
+/* Nothing is known of the machine yet, and the job is worth an estimate: measuring has no budget of its own. */
+static void a_first_run_keeps_its_budget(void **state) {
+    (void)state;
+    char command[600];
+    snprintf(
+        command, sizeof command,
+        "for i in $(seq 60); do echo \"{\\\"prompt\\\":\\\"name $i\\\",\\\"max_tokens\\\":300}\"; done "
+        ">%s/first.jsonl; "
+        "SPILL_HOME=\"$SPILL_HOME/first\" $SPILL run --memory %uM --json --rows 1 models/fields %s/first.jsonl -o -",
+        scratch_dir(), FIRST_RUN_MB, scratch_dir());
+    program_run run = run_shell(command, NULL);
+    check_run(&run, "a first run", FIRST_RUN_MB);
+    program_run_free(&run);
 }
 
 /* ---- a long row ---- */
@@ -227,9 +242,8 @@ static void the_tail_of_a_job_reads_less(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_plan_is_exceeded),
-        cmocka_unit_test(a_long_word_takes_little),
-        cmocka_unit_test(a_cgroup_kills_nothing),
+        cmocka_unit_test(no_plan_is_exceeded),          cmocka_unit_test(a_first_run_keeps_its_budget),
+        cmocka_unit_test(a_long_word_takes_little),     cmocka_unit_test(a_cgroup_kills_nothing),
         cmocka_unit_test(the_tail_of_a_job_reads_less),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
