@@ -64,8 +64,8 @@ static int report(const sp_invocation *invocation, const check *c, size_t i_bad_
         fprintf(stderr, "spill: %s\n", err.text);
     } else {
         char shown[280];
-        printf("%s: %zu good rows of shape %s", sp_printable(path, strlen(path), shown, sizeof shown), c->n_rows,
-               shapes[c->shape]);
+        printf("%s: %zu good row%s of shape %s", sp_printable(path, strlen(path), shown, sizeof shown), c->n_rows,
+               c->n_rows == 1 ? "" : "s", shapes[c->shape]);
         if (c->model) printf(", %zu prompt tokens", c->n_prompt_tokens);
         putchar('\n');
     }
@@ -82,6 +82,7 @@ static int check_file(const sp_invocation *invocation, check *c, sp_error *err) 
     while (!i_bad_line && (got = sp_input_next(input, &line, err)) > 0)
         if (!check_line(c, &line, &row_err)) i_bad_line = line.i_line;
     sp_input_close(input);
+    if (got < 0 && err->code == SP_ERR_IO) err->code = SP_ERR_INPUT; /* as in spill run: a file to be mended */
     if (got == 0 && c->n_rows == 0)
         sp_fail(err, SP_ERR_INPUT, "%s: no row found, at least one JSON line wanted", invocation->args[0]);
     return err->code != SP_OK ? sp_cli_fail(err) : report(invocation, c, i_bad_line, &row_err);

@@ -14,8 +14,9 @@ enum { ONE_REQUEST_NS = 500000000 };
 static volatile sig_atomic_t stop_requested;
 static volatile uint64_t stop_requested_ns;
 
-/* The first SIGINT or SIGTERM stops between passes; a later one ends the program at once. Two that come together are
- * one request: timeout(1) sends its signal to the process, then to the process group. */
+/* The first SIGINT, SIGTERM or SIGHUP (a terminal that closes) stops between passes; a later one ends the program at
+ * once. Two that come together are one request: timeout(1) sends its signal to the process, then to the process group.
+ */
 static void request_stop(int signal_number) {
     uint64_t now = sp_clock_ns();
     if (!stop_requested) stop_requested_ns = now;
@@ -26,9 +27,11 @@ static void request_stop(int signal_number) {
 }
 
 static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = request_stop};
+    struct sigaction action = {.sa_handler = request_stop}, before;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    bool is_ignored = sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN; /* by nohup(1) */
+    if (!is_ignored) sigaction(SIGHUP, &action, NULL);
 }
 
 static int64_t count_or(const sp_invocation *invocation, sp_option_id id, int64_t fallback) {
@@ -149,16 +152,13 @@ int sp_cmd_resume(const sp_invocation *invocation) {
 static void print_plan(void *ctx, const sp_job_info *info) {
     const bool *as_json = ctx;
     if (*as_json) {
-        json_t *plan = sp_plan_json(info->model, info->machine, info->request, info->plan);
+        json_t *plan = sp_show_plan_json(info);
         json_dumpf(plan, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
         putchar('\n');
         json_decref(plan);
         return;
     }
-    sp_buf text = {0};
-    sp_plan_text(info->model, info->machine, info->request, info->plan, &text);
-    if (text.data) sp_show_lines(stdout, text.data);
-    sp_buf_deinit(&text);
+    sp_show_plan(stdout, info);
 }
 
 int sp_cmd_plan(const sp_invocation *invocation) {

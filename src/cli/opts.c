@@ -206,16 +206,16 @@ bool sp_opts_parse(const sp_command *command, int argc, char **argv, sp_invocati
         } else if (!options_end && word[0] == '-' && word[1]) {
             if (!parse_option(command, argc, argv, &i, invocation, err)) return false;
         } else if (invocation->n_args == SP_MAX_ARGS) {
-            return sp_fail(err, SP_ERR_USAGE, "spill %s: more than %d arguments", command->name, SP_MAX_ARGS);
+            return sp_fail(err, SP_ERR_USAGE, "%s: more than %d arguments", command->name, SP_MAX_ARGS);
         } else {
-            if (!*word) return sp_fail(err, SP_ERR_USAGE, "spill %s: an empty argument found", command->name);
+            if (!*word) return sp_fail(err, SP_ERR_USAGE, "%s: an empty argument found", command->name);
             invocation->args[invocation->n_args++] = word;
         }
     }
     if (invocation->options[SP_OPT_HELP].given) return true;
     if (invocation->n_args < command->min_args || invocation->n_args > command->max_args)
-        return sp_fail(err, SP_ERR_USAGE, "spill %s: %zu arguments found, wanted: spill %s %s; see --help",
-                       command->name, invocation->n_args, command->name, command->synopsis);
+        return sp_fail(err, SP_ERR_USAGE, "%s: %zu arguments found, wanted: spill %s %s; see --help", command->name,
+                       invocation->n_args, command->name, command->synopsis);
     return true;
 }
 

@@ -4,7 +4,8 @@
  *
  *   rows    12 done, 32 in flight of 48            2 errors
  *   tokens  1,234 new (212/s), 9,800 prompt        pass 34: 0.15 s
- *   memory  1.2 GB   read 1.90 GB/s, waited 2%     42 s so far, 1 m 02 s - 1 m 10 s to go
+ *   memory  1.2 GB   read 1.90 GB/s, waited 2%
+ *   time    42 s so far, 1 m 02 s - 1 m 10 s to go
  *     capital     The capital of France is Par
  *     haiku       Waves upon the shore
  */
@@ -25,7 +26,7 @@
 #include "util/units.h"
 #include "util/utf8.h"
 
-enum { REDRAW_NS = 100000000, PLAIN_EVERY_S = 30, SHOWN_ROWS = 4, NAME_COLUMNS = 14, BLOCK_LINES = 3 + SHOWN_ROWS };
+enum { REDRAW_NS = 100000000, PLAIN_EVERY_S = 30, SHOWN_ROWS = 4, NAME_COLUMNS = 14, BLOCK_LINES = 4 + SHOWN_ROWS };
 
 struct sp_show {
     sp_show_style style;
@@ -54,6 +55,8 @@ void sp_show_lines(FILE *to, const char *lines) {
     }
 }
 
+static const char *plural(size_t n) { return n == 1 ? "" : "s"; }
+
 static size_t terminal_columns(void) {
     struct winsize size;
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
@@ -77,10 +80,30 @@ static void emit(json_t *event) {
     json_decref(event);
 }
 
+json_t *sp_show_plan_json(const sp_job_info *info) {
+    json_t *plan = sp_plan_json(info->model, info->machine, info->request, info->plan);
+    json_t *bad = json_pack("{s:I,s:I,s:I}", "rows_known", (json_int_t)info->n_rows_known, "bad_rows",
+                            (json_int_t)info->n_bad_known, "first_bad_line", (json_int_t)info->first_bad_line);
+    if (plan && bad) json_object_update(plan, bad);
+    json_decref(bad);
+    return plan;
+}
+
+void sp_show_plan(FILE *to, const sp_job_info *info) {
+    sp_buf text = {0};
+    sp_plan_text(info->model, info->machine, info->request, info->plan, &text);
+    if (text.data) sp_show_lines(to, text.data);
+    sp_buf_deinit(&text);
+    if (info->n_bad_known)
+        fprintf(to, "rows: %zu of the %s%zu will be error%s, the first at line %zu; spill check tells more\n",
+                info->n_bad_known, info->all_rows_known ? "" : "first ", info->n_rows_known,
+                info->n_bad_known == 1 ? "" : "s", info->first_bad_line);
+}
+
 static void emit_plan(const sp_job_info *info) {
     json_t *event = json_pack("{s:s,s:s,s:s,s:o,s:s}", "event", "plan", "run", info->run_id, "model", info->model->name,
                               "results", sp_json_text(info->results_path), "isa", info->isa);
-    json_t *plan = sp_plan_json(info->model, info->machine, info->request, info->plan);
+    json_t *plan = sp_show_plan_json(info);
     if (event && plan) json_object_update(event, plan);
     json_decref(plan);
     emit(event);
@@ -183,16 +206,16 @@ static void draw_block(sp_show *show, const sp_job_progress *progress) {
     }
     clear(show);
     show->columns = terminal_columns();
-    block_printf(show, "rows    %zu done, %zu in flight%s   %zu errors", progress->n_done, progress->n_running, total,
-                 progress->n_errors);
+    block_printf(show, "rows    %zu done, %zu in flight%s   %zu error%s", progress->n_done, progress->n_running, total,
+                 progress->n_errors, plural(progress->n_errors));
     block_printf(show, "tokens  %s new (%.1f/s), %s prompt   pass %llu: %.3f s",
                  sp_units_count(progress->new_tokens, new_tokens), (double)progress->new_tokens / seconds,
                  sp_units_count(progress->prompt_tokens, prompt_tokens), (unsigned long long)progress->pass->i_pass,
                  pass_s);
-    block_printf(
-        show, "memory  %s   read %.2f GB/s, waited %.0f%%   %s so far%s", sp_units_bytes(progress->rss_bytes, memory),
-        pass_s > 0 ? (double)pass->bytes_read / pass_s / 1e9 : 0.0,
-        pass_s > 0 ? 100.0 * (double)pass->wait_ns / (double)pass->ns : 0.0, sp_units_time(seconds, elapsed), left);
+    block_printf(show, "memory  %s   read %.2f GB/s, waited %.0f%%", sp_units_bytes(progress->rss_bytes, memory),
+                 pass_s > 0 ? (double)pass->bytes_read / pass_s / 1e9 : 0.0,
+                 pass_s > 0 ? 100.0 * (double)pass->wait_ns / (double)pass->ns : 0.0);
+    block_printf(show, "time    %s so far%s", sp_units_time(seconds, elapsed), left);
     for (size_t i = 0; i < progress->n_running && i < SHOWN_ROWS; i++) block_row(show, progress->running[i]);
     fflush(stderr);
 }
@@ -203,10 +226,7 @@ static void on_plan(void *ctx, const sp_job_info *info) {
     sp_show *show = ctx;
     if (show->style == SP_SHOW_JSON) emit_plan(info);
     if (show->style != SP_SHOW_LIVE && show->style != SP_SHOW_PLAIN) return;
-    sp_buf text = {0};
-    sp_plan_text(info->model, info->machine, info->request, info->plan, &text);
-    if (text.data) sp_show_lines(stderr, text.data);
-    sp_buf_deinit(&text);
+    sp_show_plan(stderr, info);
     if (show->style != SP_SHOW_LIVE) return;
     show->columns = terminal_columns();
     block_printf(show, "first pass: reading the prompts of up to %zu rows", info->plan->rows);
@@ -247,8 +267,8 @@ void sp_show_end(sp_show *show, const sp_job_result *result) {
     char tokens[32], time[32], memory[32], scored[64] = "", before[64] = "", next[80] = "", path[280];
     sp_printable(result->results_path, strlen(result->results_path), path, sizeof path);
     if (result->was_complete) {
-        fprintf(stderr, "complete already: %zu rows (%zu errors), nothing to do; results: %s\n", result->n_done,
-                result->n_errors, path);
+        fprintf(stderr, "complete already: %zu row%s (%zu error%s), nothing to do; results: %s\n", result->n_done,
+                plural(result->n_done), result->n_errors, plural(result->n_errors), path);
         return;
     }
     if (result->was_resumed) snprintf(before, sizeof before, ", %zu of them from before", result->n_before);
@@ -257,9 +277,10 @@ void sp_show_end(sp_show *show, const sp_job_result *result) {
     if (result->n_expected && !result->was_resumed) /* which of the earlier rows were so is not known */
         snprintf(scored, sizeof scored, ", %zu of %zu as expected (%.1f%%)", result->n_matched, result->n_expected,
                  100.0 * (double)result->n_matched / (double)result->n_expected);
-    fprintf(stderr, "%s: %zu rows (%zu errors)%s, %s new tokens in %s (%.1f/s), peak %s\nresults: %s%s%s\n",
-            result->stopped ? "stopped" : "done", result->n_done, result->n_errors, before,
-            sp_units_count(result->new_tokens, tokens), sp_units_time(result->seconds, time),
+    fprintf(stderr, "%s: %zu row%s (%zu error%s)%s, %s new tokens in %s (%.1f/s), peak %s\nresults: %s%s%s\n",
+            result->stopped ? "stopped" : "done", result->n_done, plural(result->n_done), result->n_errors,
+            plural(result->n_errors), before, sp_units_count(result->new_tokens, tokens),
+            sp_units_time(result->seconds, time),
             result->seconds > 0 ? (double)result->new_tokens / result->seconds : 0.0,
             sp_units_bytes(result->peak_rss_bytes, memory), path, scored, next);
 }

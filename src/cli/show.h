@@ -19,6 +19,10 @@ void sp_show_end(sp_show *show, const sp_job_result *result);
 void sp_show_fail(sp_show *show, const sp_error *err);
 void sp_show_free(sp_show *show);
 
+/* The plan for people, and for programs (the caller's), with what is known of bad rows. */
+void sp_show_plan(FILE *to, const sp_job_info *info);
+json_t *sp_show_plan_json(const sp_job_info *info);
+
 /* Lines for people, their control bytes escaped: a model's name is a path's, and so anybody's. */
 void sp_show_lines(FILE *to, const char *lines);
 

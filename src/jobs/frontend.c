@@ -105,6 +105,18 @@ static sp_span_bytes *copy_ranges(const sp_chat_spans *spans) {
     return ranges;
 }
 
+/* A template that joins strings only fails on text parts. */
+static void tell_parts(const json_t *messages, sp_error *err) {
+    size_t i;
+    const json_t *message;
+    bool has_parts = false;
+    json_array_foreach(messages, i, message) has_parts |= json_is_array(json_object_get(message, "content"));
+    if (!has_parts) return;
+    sp_error first = *err;
+    sp_error_clear(err);
+    sp_fail(err, first.code, "%s; the template may not read lists of parts, write content as a string", first.text);
+}
+
 static sp_row_code chat_prompt(const sp_frontend *frontend, const sp_request *request, const json_t *messages,
                                const sp_prompt_options *options, sp_ids *ids, sp_buf *text, sp_error *err) {
     sp_chat_spans user_text = {0};
@@ -118,6 +130,7 @@ static sp_row_code chat_prompt(const sp_frontend *frontend, const sp_request *re
     };
     if (!sp_chat_render(frontend->chat, &chat, text, options->plain_text ? &user_text : NULL, err)) {
         sp_chat_spans_deinit(&user_text);
+        tell_parts(messages, err);
         return SP_ROW_TEMPLATE;
     }
     sp_span_bytes *ranges = copy_ranges(&user_text);

@@ -211,11 +211,27 @@ static int next_sample(sp_input *input, sp_line *line, sp_error *err) {
     return 1;
 }
 
+/* Packed bytes under another name, or from a pipe. */
+static bool check_unpacked(const sp_input *input, const sp_line *line, sp_error *err) {
+    static const struct {
+        const char *magic, *name, *suffix, *tool;
+    } packed[] = {{"\x1f\x8b", "gzip", ".gz", "zcat"}, {"\x28\xb5\x2f\xfd", "zstd", ".zst", "zstdcat"}};
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
+        size_t n = strlen(packed[i].magic);
+        if (line->n_bytes < n || memcmp(line->text, packed[i].magic, n) != 0) continue;
+        return sp_fail(err, SP_ERR_INPUT,
+                       "%s: %s data found, JSON lines wanted; name the file *%s or unpack it with %s", input->path,
+                       packed[i].name, packed[i].suffix, packed[i].tool);
+    }
+    return true;
+}
+
 int sp_input_next(sp_input *input, sp_line *line, sp_error *err) {
     if (input->fd < 0) return next_sample(input, line, err);
     for (;;) {
         int got = next_raw(input, line, err);
         if (got <= 0) return got;
+        if (line->i_line == 1 && !check_unpacked(input, line, err)) return -1;
         if (line->i_line == 1 && line->n_bytes >= 3 && memcmp(line->text, "\xef\xbb\xbf", 3) == 0) {
             line->text += 3;
             line->n_bytes -= 3;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/json.h"
 #include "util/size.h"
 
 /* HELD_ROWS bounds what bad rows take until there is a file for their lines. */
@@ -39,6 +40,8 @@ static void free_held(sp_intake *intake) {
     intake->held = NULL;
     intake->n_held = 0;
 }
+
+size_t sp_intake_first_bad(const sp_intake *intake) { return intake->n_held ? intake->held[0].i_line : 0; }
 
 bool sp_intake_release(sp_intake *intake, sp_error *err) {
     bool good = true;
@@ -124,8 +127,10 @@ static bool take_line(sp_intake *intake, const sp_line *line, sp_error *err) {
     sp_row *row = NULL;
     sp_row_code code = sp_request_parse(&request, line, intake->setup.decoding, &intake->shape, &row_err);
     if (!sp_idset_add(&intake->ids, request.custom_id)) {
+        char id[80];
         sp_error_clear(&row_err);
-        sp_fail(&row_err, SP_ERR_INPUT, "custom_id: an earlier row has the same");
+        sp_fail(&row_err, SP_ERR_INPUT, "custom_id: '%s' found, an earlier row has the same",
+                sp_printable(request.custom_id, strlen(request.custom_id), id, sizeof id));
         code = SP_ROW_DUPLICATE_ID;
     }
     const sp_resume *resume = intake->setup.resume;

@@ -61,6 +61,8 @@ void sp_intake_close(sp_intake *intake); /* zero-initialised is closed */
 /* Reads until what is resumed is known to have the same input, and then until n_wanted rows wait, the look-ahead is
  * full or the input ends. False with SP_ERR_CANCEL when should_stop said so. */
 bool sp_intake_fill(sp_intake *intake, size_t n_wanted, sp_error *err) SP_MUST_CHECK;
+/* The line of the first bad row that is held; 0: none is. */
+size_t sp_intake_first_bad(const sp_intake *intake);
 /* Gives held bad rows to bad_row, and every later one at once. */
 bool sp_intake_release(sp_intake *intake, sp_error *err) SP_MUST_CHECK;
 /* Row i of those that wait, the oldest first; i < n_queued. A job that goes on may begin with more than the look-ahead.

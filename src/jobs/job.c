@@ -425,6 +425,8 @@ static void announce(job *j) {
         .isa = sp_device_isa(j->device),
         .n_rows_known = j->intake.n_lines,
         .all_rows_known = j->intake.is_dry,
+        .n_bad_known = j->intake.n_held,
+        .first_bad_line = sp_intake_first_bad(&j->intake),
     };
     j->result->estimate_s = j->plan.estimate.likely_s;
     if (j->events->planned) j->events->planned(j->events->ctx, &info);

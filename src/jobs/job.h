@@ -57,6 +57,7 @@ typedef struct {
     const char *isa;
     size_t n_rows_known; /* rows of the input read so far */
     bool all_rows_known;
+    size_t n_bad_known, first_bad_line; /* of them: those that will be errors, and the first one's line */
 } sp_job_info;
 
 typedef struct {

@@ -433,6 +433,18 @@ static bool read_wide_line(sp_request *request, sp_shape shape, const char *what
            sp_fail(err, SP_ERR_INPUT, "%s: an integer past 64 bits found; write it as a string", what);
 }
 
+/* A line's own number is told already, and JSON over several lines is no mistake anywhere else. */
+static void tell_column(const sp_line *line, sp_error *err) {
+    static const char in_line[] = " at line 1 column";
+    char *at = strstr(err->text, in_line);
+    if (at) memmove(at + strlen(" at "), at + strlen(" at line 1 "), strlen(at + strlen(" at line 1 ")) + 1);
+    bool is_opening = line->n_bytes == 1 && (line->text[0] == '{' || line->text[0] == '[');
+    if (!is_opening) return;
+    sp_error first = *err;
+    sp_error_clear(err);
+    sp_fail(err, first.code, "%s; an object a line wanted, this one goes on in the next", first.text);
+}
+
 sp_row_code sp_request_parse(sp_request *request, const sp_line *line, const sp_decoding *defaults, sp_shape *shape,
                              sp_error *err) {
     *request = (sp_request){.i_line = line->i_line, .line_bytes = line->n_bytes, .decoding = *defaults};
@@ -443,6 +455,7 @@ sp_row_code sp_request_parse(sp_request *request, const sp_line *line, const sp_
         sp_fail(err, SP_ERR_INPUT, "%s: longer than %d MB; split the row", what, SP_INPUT_LINE_BYTES >> 20);
     else
         request->line = sp_json_parse_wide(line->text, line->n_bytes, what, &is_wide, err);
+    if (!request->line && !line->too_long) tell_column(line, err);
     bool named = name_row(request, err);
     if (!request->line) return SP_ROW_INVALID_JSON;
     if (!json_is_object(request->line)) {

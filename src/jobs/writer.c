@@ -27,6 +27,8 @@ static bool open_locked(sp_writer *writer, const char *path, int flags, sp_error
     int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0666);
     if (fd < 0) {
         bool is_drive = errno == ENOSPC || errno == EDQUOT || errno == EIO;
+        if (errno == EISDIR)
+            return sp_fail(err, SP_ERR_USAGE, "%s: a directory found, a file wanted; name one in it with -o", path);
         sp_fail_errno(err, "%s: cannot be %s", path, flags & O_CREAT ? "created" : "opened");
         if (!is_drive) err->code = SP_ERR_USAGE;
         return false;

@@ -352,13 +352,11 @@ static void estimate(search *s, sp_plan *plan) {
 
 /* ---- the whole ---- */
 
-static const char *const placement_names[] = {"auto", "resident", "stream"};
-
 static bool refuse(const search *s, uint64_t need_bytes, sp_placement least, sp_error *err) {
     unsigned long long need_mb = (need_bytes >> 20) + 1;
     return sp_fail(err, SP_ERR_MEMORY,
-                   "memory: %s needs %lluM for one row of %zu tokens, %s, and may have %lluM (--memory %lluM would do)",
-                   s->model->name, need_mb, average_tokens(s->request), placement_names[least],
+                   "memory: %lluM wanted to %s %s with one row of %zu tokens, %lluM found; give --memory %lluM",
+                   need_mb, least == SP_PLACE_STREAM ? "stream" : "hold", s->model->name, average_tokens(s->request),
                    (unsigned long long)(s->best.budget_bytes >> 20), need_mb);
 }
 

@@ -51,7 +51,7 @@ static const struct {
     {"run --temperature 1e39 a b", 2, NULL, "--temperature: 1e39 found"},
     {"run '' b", 2, NULL, "an empty argument"},
     {"run " MODEL " /dev/zero", 2, NULL, "a device found"},
-    {"run --memory 1 " MODEL " " ROWS, 2, NULL, "would do"},
+    {"run --memory 1 " MODEL " " ROWS, 2, NULL, "give --memory "},
     {"run --mode fp16 a b", 2, NULL, "bf16|fp32 wanted"},
     {"run --precision 8bit a b", 2, NULL, "not supported yet"},
     {"run --quiet=yes a b", 2, NULL, "takes no value"},
@@ -70,7 +70,8 @@ static const struct {
     {"check " ROWS, 0, "48 good rows of shape prompt", NULL},
     {"check --model " MODEL " " ROWS, 0, "prompt tokens", NULL},
     {"check --json " ROWS, 0, "\"good\":true", NULL},
-    {"check README.md", 2, NULL, "README.md:1: line 1: not JSON"},
+    {"check README.md", 2, NULL, "README.md:1: line 1: not JSON at column 1"},
+    {"run " MODEL " " ROWS " -o models", 2, NULL, "name one in it with -o"},
     {"check /dev/null", 2, NULL, "no row found"},
     {"tokenize /nonexistent " ROWS, 2, NULL, "no such model directory"},
     {"tokenize --limit 1 " MODEL " " ROWS, 0, "\"prompt\":", NULL},
@@ -90,6 +91,34 @@ static void test_table(void **state) {
         }
         if (!good)
             fail_msg("spill %s: status %d, out '%.300s', err '%.600s'", cases[i].args, run.status, run.out, run.err);
+        program_run_free(&run);
+    }
+}
+
+/* Inputs that are packed, cut or short of a line, and what plan sees of bad rows. */
+static void test_inputs_told_early(void **state) {
+    (void)state;
+    static const struct {
+        const char *command;
+        int status;
+        const char *text;
+    } told[] = {
+        {"gzip -c " ROWS " | head -c 300 >$D/cut.gz; \"$SPILL\" check $D/cut.gz", 2, "it was cut off"},
+        {"cp " ROWS " $D/false.gz; \"$SPILL\" check $D/false.gz", 2, "pack it again"},
+        {"gzip -c " ROWS " >$D/rows.bin; \"$SPILL\" run " MODEL " $D/rows.bin", 2, "gzip data found"},
+        {"head -n 1 " ROWS " >$D/one; \"$SPILL\" check $D/one", 0, "1 good row of shape"},
+        {"{ head -n 3 " ROWS "; echo '{'; echo 1; } >$D/bad; \"$SPILL\" plan " MODEL " $D/bad", 0,
+         "rows: 2 of the 5 will be errors, the first at line 4"},
+        {"\"$SPILL\" plan --json " MODEL " $D/bad", 0, "\"first_bad_line\":4"},
+        {"cat $D/one $D/one >$D/twice; \"$SPILL\" run --quiet " MODEL " $D/twice", 3,
+         "'sample-000' found, an earlier row has the same"},
+    };
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+        char command[1000];
+        snprintf(command, sizeof command, "D=$SPILL_HOME; { %s; } 2>&1", told[i].command);
+        program_run run = run_shell(command, NULL);
+        if (run.status != told[i].status || !strstr(run.out, told[i].text))
+            fail_msg("%s: status %d: %.500s", told[i].command, run.status, run.out);
         program_run_free(&run);
     }
 }
@@ -341,6 +370,7 @@ static void test_name_with_control_bytes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_inputs_told_early),
         cmocka_unit_test(test_plan_for_another_machine),
         cmocka_unit_test(test_time_left_is_told),
         cmocka_unit_test(test_doctor_tells_what_runs_here),

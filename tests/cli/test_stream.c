@@ -38,8 +38,8 @@ static void copy_model(void) {
 static void find_memory(void) {
     program_run run =
         run_spill("run --placement stream --memory 1M --limit " N_ROWS " models/fields " ROWS " -o -", NULL);
-    const char *at = strstr(run.err, "(--memory ");
-    if (!at || sscanf(at, "(--memory %31[0-9A-Z]", memory) != 1) fail_msg("no budget in: %s", run.err);
+    const char *at = strstr(run.err, "give --memory ");
+    if (!at || sscanf(at, "give --memory %31[0-9A-Z]", memory) != 1) fail_msg("no budget in: %s", run.err);
     program_run_free(&run);
 }
 
