@@ -69,6 +69,30 @@ static void print_progress(const json_t *progress) {
     putchar('\n');
 }
 
+/* " of 60" once the input was read to its end; room for SP_UNITS_BYTES and a word. */
+static const char *total_rows(const sp_run *run, char text[SP_UNITS_BYTES + 8]) {
+    char count[SP_UNITS_BYTES];
+    bool is_known = run->state != SP_RUN_DONE && json_is_true(json_object_get(run->progress, "all_rows_known"));
+    text[0] = '\0';
+    if (is_known)
+        snprintf(text, SP_UNITS_BYTES + 8, " of %s", sp_units_count(member_count(run->progress, "rows_known"), count));
+    return text;
+}
+
+/* Rows done, and what is in flight or kept of it. */
+static void print_rows(const sp_run *run) {
+    char total[SP_UNITS_BYTES + 8], kept[SP_UNITS_BYTES];
+    bool has_ended = run->state == SP_RUN_STOPPED || run->state == SP_RUN_FAILED;
+    const json_t *from = has_ended ? json_object_get(run->manifest, "result") : run->progress;
+    uint64_t n_in_flight = run->state == SP_RUN_DONE ? 0 : member_count(from, "in_flight");
+    printf("  rows     %llu%s done (%llu error%s)", (unsigned long long)run->n_rows, total_rows(run, total),
+           (unsigned long long)run->n_errors, run->n_errors == 1 ? "" : "s");
+    if (n_in_flight) printf(", %llu in flight", (unsigned long long)n_in_flight);
+    if (n_in_flight && has_ended)
+        printf(" with %s tokens kept", sp_units_count(member_count(from, "kept_tokens"), kept));
+    putchar('\n');
+}
+
 static void print_status(const sp_run *run) {
     char shown[300];
     const char *input = member_text(run->manifest, "input", "path");
@@ -76,15 +100,12 @@ static void print_status(const sp_run *run) {
     printf("  model    %s\n", sp_printable(member_text(run->manifest, "model", "path"),
                                            strlen(member_text(run->manifest, "model", "path")), shown, sizeof shown));
     printf("  input    %s\n", sp_printable(input, strlen(input), shown, sizeof shown));
-    printf("  rows     %llu done (%llu errors)", (unsigned long long)run->n_rows, (unsigned long long)run->n_errors);
-    if (run->state == SP_RUN_RUNNING && run->progress) {
-        printf(", %llu in flight", (unsigned long long)member_count(run->progress, "in_flight"));
-        if (json_is_true(json_object_get(run->progress, "all_rows_known")))
-            printf(" of %llu", (unsigned long long)member_count(run->progress, "rows_known"));
-    }
-    putchar('\n');
+    print_rows(run);
     if (run->state == SP_RUN_RUNNING && run->progress) print_progress(run->progress);
     printf("  results  %s\n", sp_printable(run->results_path, strlen(run->results_path), shown, sizeof shown));
+    const char *error = member_text(run->manifest, NULL, "error");
+    if (run->state == SP_RUN_FAILED && *error)
+        printf("  error    %s\n", sp_printable(error, strlen(error), shown, sizeof shown));
     print_next(run);
 }
 
@@ -107,9 +128,10 @@ int sp_cmd_status(const sp_invocation *invocation) {
 /* ---- runs ---- */
 
 static void print_row(const sp_run *run) {
-    char rows[SP_UNITS_BYTES], shown[200];
+    char rows[SP_UNITS_BYTES], total[SP_UNITS_BYTES + 8], counted[2 * SP_UNITS_BYTES + 8], shown[200];
     const char *model = member_text(run->manifest, "model", "name");
-    printf("%-24s %-8s %10s rows  ", run->rundir.id, sp_run_state_name(run->state), sp_units_count(run->n_rows, rows));
+    snprintf(counted, sizeof counted, "%s%s", sp_units_count(run->n_rows, rows), total_rows(run, total));
+    printf("%-24s %-8s %12s rows  ", run->rundir.id, sp_run_state_name(run->state), counted);
     printf("%-20s ", sp_printable(model, strlen(model), shown, 60));
     printf("%s\n", sp_printable(run->results_path, strlen(run->results_path), shown, sizeof shown));
 }

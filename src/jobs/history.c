@@ -98,7 +98,7 @@ json_t *sp_run_json(const sp_run *run) {
     json_t *json = json_pack("{s:o,s:s,s:I,s:I,s:o}", "run", sp_json_text(run->rundir.id), "state",
                              state_names[run->state], "rows", (json_int_t)run->n_rows, "errors",
                              (json_int_t)run->n_errors, "results", sp_json_text(run->results_path));
-    static const char *const sections[] = {"created", "updated", "command", "model", "input", "result"};
+    static const char *const sections[] = {"created", "updated", "command", "model", "input", "result", "error"};
     for (size_t i = 0; run->manifest && i < sizeof sections / sizeof *sections; i++)
         json_object_set(json, sections[i], json_object_get(run->manifest, sections[i]));
     if (run->progress) json_object_set(json, "progress", run->progress);

@@ -65,7 +65,7 @@ typedef struct {
 
 /* ---- what the job directory says ---- */
 
-static bool write_manifest(job *j, const char *state, sp_error *err) {
+static bool write_manifest(job *j, const char *state, const sp_error *failure, sp_error *err) {
     sp_input_mark mark;
     sp_input_mark_get(j->intake.input, &mark);
     sp_manifest manifest = {
@@ -82,6 +82,7 @@ static bool write_manifest(job *j, const char *state, sp_error *err) {
         .now_s = j->prompt.now_s,
         .run_id = j->rundir.id,
         .state = state,
+        .error = failure ? failure->text : NULL,
         .result = j->result,
     };
     json_t *json = sp_manifest_json(&manifest);
@@ -123,7 +124,7 @@ static bool begin_writing(job *j, sp_error *err) {
     if (j->has_begun) return true;
     j->has_begun = true;
     if (j->resume && !(sp_writer_cut(&j->results, err) && copy_earlier(j, err))) return false;
-    return write_manifest(j, "running", err) && note_input(j, err) && sp_intake_release(&j->intake, err);
+    return write_manifest(j, "running", NULL, err) && note_input(j, err) && sp_intake_release(&j->intake, err);
 }
 
 /* Everything so far is on the drive, now (force) or within a second; in-flight rows with the tokens they have. */
@@ -472,7 +473,7 @@ static bool content_known(void *ctx, const sp_hash *content, sp_error *err) {
     job *j = ctx;
     j->context.content_hash = sp_hash_hex(content, j->content_hash);
     if (j->resume && !sp_resume_check_weights(j->resume, j->content_hash, err)) return false;
-    return j->has_begun ? write_manifest(j, "running", err) : begin_writing(j, err);
+    return j->has_begun ? write_manifest(j, "running", NULL, err) : begin_writing(j, err);
 }
 
 static bool run_batch(job *j, sp_error *err) {
@@ -494,6 +495,7 @@ static bool run_batch(job *j, sp_error *err) {
                   .should_stop = should_stop},
     };
     bool good = (j->resume || begin_writing(j, err)) && sp_batch_run(&setup, &j->result->stopped, err);
+    sp_journal_kept(j->journal, &j->result->n_in_flight, &j->result->n_kept_tokens);
     sp_journal_land(j->journal);
     sp_engine_close(engine);
     if (good && j->late_err.code != SP_OK) {
@@ -527,7 +529,7 @@ static bool finish(job *j, bool good, sp_error *err) {
                                is_done ? "done"
                                : good  ? "stopped"
                                        : "failed",
-                               &end_err) &&
+                               good ? NULL : err, &end_err) &&
                 (!is_done || sp_journal_finish(j->journal, &end_err));
     if (!good || kept) return good;
     *err = end_err;

@@ -98,7 +98,9 @@ typedef struct {
     size_t n_expected, n_matched; /* rows with "expected", and those whose trimmed text equals it */
     double seconds;
     uint64_t bytes_read, wait_ns, peak_rss_bytes;
-    bool stopped; /* by stop_flag, the time limit or a reader that left */
+    size_t n_in_flight,
+        n_kept_tokens; /* rows that an end in between left unfinished, and their tokens in the journal */
+    bool stopped;      /* by stop_flag, the time limit or a reader that left */
     double estimate_s;
     char run_id[48];
     char results_path[4096];

@@ -190,6 +190,12 @@ void sp_journal_enter(sp_journal *journal, const sp_row *row) {
     journal->flights[journal->n_flights++] = (flight){row, row->n_new}; /* a restored row's tokens are there already */
 }
 
+void sp_journal_kept(const sp_journal *journal, size_t *n_rows, size_t *n_tokens) {
+    *n_rows = journal->n_flights;
+    *n_tokens = 0;
+    for (size_t i = 0; i < journal->n_flights; i++) *n_tokens += journal->flights[i].n_noted;
+}
+
 void sp_journal_land(sp_journal *journal) { journal->n_flights = 0; }
 
 void sp_journal_leave(sp_journal *journal, const sp_row *row) {

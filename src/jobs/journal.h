@@ -34,7 +34,9 @@ void sp_journal_state_free(sp_journal_state *state);
 sp_journal *sp_journal_open(const sp_rundir *rundir, const sp_journal_state *state, sp_writer *results);
 void sp_journal_enter(sp_journal *journal, const sp_row *row); /* a row is in flight (borrowed) */
 void sp_journal_leave(sp_journal *journal, const sp_row *row); /* and no more: its result is written */
-void sp_journal_land(sp_journal *journal);                     /* no row is in flight any more */
+/* Rows in flight, and of their tokens those that are noted. */
+void sp_journal_kept(const sp_journal *journal, size_t *n_rows, size_t *n_tokens);
+void sp_journal_land(sp_journal *journal); /* no row is in flight any more */
 /* Notes how far the input is read; to be called before anything is written that depends on it. */
 bool sp_journal_input(sp_journal *journal, const sp_input_mark *mark, sp_error *err) SP_MUST_CHECK;
 /* Notes the new tokens of the rows in flight if some time has passed since the last time, or now when force. */

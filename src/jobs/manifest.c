@@ -65,9 +65,10 @@ static json_t *plan_section(const sp_plan *plan) {
 }
 
 static json_t *result_section(const sp_job_result *result) {
-    return json_pack("{s:I,s:I,s:I,s:I,s:f,s:I}", "rows", (json_int_t)result->n_done, "errors",
-                     (json_int_t)result->n_errors, "prompt_tokens", (json_int_t)result->prompt_tokens, "new_tokens",
-                     (json_int_t)result->new_tokens, "seconds", result->seconds, "peak_rss_bytes",
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:I}", "rows", (json_int_t)result->n_done, "errors",
+                     (json_int_t)result->n_errors, "in_flight", (json_int_t)result->n_in_flight, "kept_tokens",
+                     (json_int_t)result->n_kept_tokens, "prompt_tokens", (json_int_t)result->prompt_tokens,
+                     "new_tokens", (json_int_t)result->new_tokens, "seconds", result->seconds, "peak_rss_bytes",
                      (json_int_t)result->peak_rss_bytes);
 }
 
@@ -83,6 +84,7 @@ json_t *sp_manifest_json(const sp_manifest *m) {
         "parameters", sp_manifest_parameters(m->options), "machine", machine_section(m), "plan", plan_section(m->plan),
         "results", absolute_path(m->result->results_path), "result", result_section(m->result));
     /* Beside what people look for, what resume needs. */
+    if (m->error) json_object_set_new(manifest, "error", sp_json_text(m->error));
     json_object_set_new(manifest, "format", json_integer(SP_MANIFEST_FORMAT));
     json_object_set_new(manifest, "own_results", json_boolean(m->options->output_path == NULL));
     json_object_set_new(manifest, "created_s", json_integer(m->created_s));

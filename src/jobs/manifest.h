@@ -19,6 +19,7 @@ typedef struct {
     int64_t created_s, now_s; /* now_s: what templates see as today */
     const char *run_id;
     const char *state; /* "running", "done", "stopped", "failed" */
+    const char *error; /* NULL unless it failed */
     const sp_job_result *result;
 } sp_manifest;
 

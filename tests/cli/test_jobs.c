@@ -15,12 +15,12 @@
 #define MODEL "models/fields"
 #define RUN "\"$SPILL\" run --quiet "
 
-/* stop FILE N COMMAND...: ends COMMAND with a signal once FILE has more than N lines. */
+/* stop FILE N COMMAND...: ends COMMAND with $SIGNAL (TERM) once FILE has more than N lines. */
 #define STOP                                                                                                         \
     "stop() { f=$1; n=$2; shift 2; exec 3<&0; \"$@\" <&3 & p=$!; while kill -0 $p && [ $(cat $f | wc -l) -le $n ]; " \
     "do sleep "                                                                                                      \
     "0.02; "                                                                                                         \
-    "done 2>/dev/null; kill -TERM $p; wait $p; }; "
+    "done 2>/dev/null; kill -${SIGNAL:-TERM} $p; wait $p; }; "
 
 /* Runs a command in a shell, with $D the scratch directory; the exit status must be as wanted. */
 static char *shell(int want_status, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -120,7 +120,7 @@ static void test_many_in_flight(void **state) {
                "seq 1 900 | awk '{ printf "
                "\"{\\\"custom_id\\\":\\\"m%%d\\\",\\\"prompt\\\":\\\"%%d\\\",\\\"max_tokens\\\":%%d}\\n\","
                "$1, $1, 20 + $1 %% 30 }' >$D/m.jsonl; " RUN "--temperature 9 " MODEL " $D/m.jsonl >$D/m.want"));
-    free(shell(75, "stop $D/m.out 3 " RUN "--temperature 9 --rows 800 " MODEL " $D/m.jsonl -o $D/m.out"));
+    free(shell(75, "SIGNAL=HUP; stop $D/m.out 3 " RUN "--temperature 9 --rows 800 " MODEL " $D/m.jsonl -o $D/m.out"));
     free(shell(0, "\"$SPILL\" resume --quiet --rows 9"));
     expect_same("$D/m.want", "$D/m.out");
 }
@@ -259,6 +259,8 @@ static void test_tokens_without_a_result(void **state) {
                "\\\"logit_bias\\\":{\\\"2\\\":-100}}\\n\","
                "$1, $1 }' >$D/long.jsonl; sed 's/t1\"/u1\"/' $D/long.jsonl >$D/other.jsonl"));
     free(shell(75, SOON "soon " RUN MODEL " $D/long.jsonl -o $D/tokens; s=$?; [ ! -s $D/tokens ] && exit $s"));
+    expect(0, "0 of 40 done (0 errors), 40 in flight with ", "\"$SPILL\" status");
+    expect(0, "0 of 40 rows", "\"$SPILL\" runs");
     for (int i = 0; i < 2; i++) { /* empty, then missing */
         expect(2, "or drop the run with rm -r", RUN "--max-tokens 5 " MODEL " $D/long.jsonl -o $D/tokens");
         expect(2, "changed, it", RUN MODEL " $D/other.jsonl -o $D/tokens");
@@ -267,6 +269,13 @@ static void test_tokens_without_a_result(void **state) {
     }
     free(shell(75, SOON "soon \"$SPILL\" resume --quiet"));
     free(shell(75, SOON "rm $D/tokens; M=$PWD/" MODEL "; cd $D; soon " RUN "$M long.jsonl -o tokens"));
+    /* on a terminal, the last line of tail comes after what erases its block */
+    expect(0, "stopped, 0 rows",
+           "command -v script >/dev/null || { echo stopped, 0 rows; exit 0; }; rm $D/runs/*/progress.json;"
+           "\"$SPILL\" resume --quiet & p=$!; until [ -e $D/runs/*/progress.json ]; do sleep 0.01; done;"
+           "script -qc '\"$SPILL\" tail' /dev/null >$D/typed </dev/null & t=$!; sleep 0.4; kill -TERM $p; wait $p; "
+           "wait $t;"
+           "grep -q 'in flight' $D/typed && tail -n 1 $D/typed");
     free(shell(0, "[ $(ls $D/runs | wc -l) = 1 ] && [ -e $D/tokens ]; rm -rf $D/runs/* $D/tokens"));
 }
 
@@ -277,7 +286,7 @@ static void test_lines_of_another_run(void **state) {
                   "A=$(echo $D/runs/*); B=$D/runs/20200101-000000-000000; mkdir $B;"
                   "sed \"s/\\\"done\\\"/\\\"running\\\"/; s/$(basename $A)/$(basename $B)/\" $A/manifest.json "
                   ">$B/manifest.json"));
-    expect(0, "died              0 rows", "\"$SPILL\" runs");
+    expect(0, "died                0 rows", "\"$SPILL\" runs");
     free(shell(0, "rm -rf $D/runs/*"));
 }
 
@@ -341,6 +350,7 @@ static void test_results_taken_away(void **state) {
                      " $D/many.jsonl -o $D/gone & p=$!; until [ -s $D/gone ]; do sleep 0.02; done; %s; wait $p",
                  acts[i][0]);
         expect(1, acts[i][1], command);
+        expect(0, acts[i][1], "\"$SPILL\" status | grep '  error  '");
         free(shell(0, "rm -f $D/gone"));
     }
 }
