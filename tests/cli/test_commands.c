@@ -112,6 +112,13 @@ static void test_inputs_told_early(void **state) {
         {"\"$SPILL\" plan --json " MODEL " $D/bad", 0, "\"first_bad_line\":4"},
         {"cat $D/one $D/one >$D/twice; \"$SPILL\" run --quiet " MODEL " $D/twice", 3,
          "'sample-000' found, an earlier row has the same"},
+        {"echo '{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}]}' >$D/parts;"
+         "\"$SPILL\" check --model " MODEL " $D/parts",
+         2, "write content as a string"},
+        /* on a terminal of 80 columns what is left is not cut off */
+        {"command -v script >/dev/null || { echo to go; exit 0; }; script -qc 'stty cols 80; \"$SPILL\" run " MODEL
+         " " ROWS "' /dev/null </dev/null | grep '^time  '",
+         0, "to go"},
     };
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
         char command[1000];
