@@ -145,8 +145,11 @@ json_t *result_lines(const char *lines) {
         }
         char key[600];
         bool is_error = json_is_object(json_object_get(line, "error"));
+        const char *code = json_string_value(json_object_get(json_object_get(line, "error"), "code"));
+        bool is_second = code && strcmp(code, "duplicate_custom_id") == 0; /* whichever of the two was written first */
         snprintf(key, sizeof key, "%s", id);
-        if (json_object_get(all, key)) snprintf(key, sizeof key, "%s (%s again)", id, is_error ? "error" : "result");
+        if (is_second || json_object_get(all, key))
+            snprintf(key, sizeof key, "%s (%s again)", id, is_error ? "error" : "result");
         if (json_object_get(all, key)) {
             fprintf(stderr, "custom_id %s is there twice\n", key);
             exit(1);
