@@ -10,7 +10,7 @@ const sp_command sp_commands[] = {
      "Each line that is not blank gives exactly one result line in the shape of the OpenAI batch output, with the same "
      "custom_id. A row that is wrong is a line with an error and does not disturb the others.\n"
      "Exit status: 0 done; 1 failed; 2 unusable input, before any work; 3 done, but some rows have errors; 75 stopped "
-     "(SIGINT, SIGTERM, --time-limit).\n"
+     "(SIGINT, SIGTERM, SIGHUP, --time-limit).\n"
      "However it ends, nothing that was computed is lost: the same command with the same -o goes on, to the token, as "
      "does spill resume.",
      sp_cmd_run},

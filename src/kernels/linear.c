@@ -121,8 +121,8 @@ static void panel_task(void *ctx, size_t i_task, size_t i_thread) {
 }
 
 void sp_op_panels(sp_device *device, const sp_format *format, void *w, size_t n_rows, size_t k) {
-    const size_t panel_rows = sp_panel_rows(device, format, k);
-    assert(panel_rows > 0 && (uintptr_t)w % 64 == 0);
+    const size_t panel_rows = device->linear->row_tile;
+    assert(sp_panel_rows(device, format, k) == panel_rows && (uintptr_t)w % 64 == 0);
     sp_panel_reserve(device, k);
     panel_run run = {device, format, w, panel_rows * k * sizeof(sp_bf16), k};
     sp_pool_run(device->pool, n_rows / panel_rows, panel_task, &run);

@@ -126,7 +126,7 @@ static bool read_original(const sp_config *config, const sp_config *scaling, con
 
 bool sp_rope_params_from_config(const sp_config *config, size_t head_dim, size_t n_positions,
                                 const sp_rope_rules *rules, sp_arena *arena, sp_rope_params *params, sp_error *err) {
-    sp_config scaling;
+    sp_config scaling = {0};
     int type;
     double theta = theta_default, partial = 1;
     if (!find_object(config, &scaling, err) || !read_type(&scaling, rules, &type, err) ||

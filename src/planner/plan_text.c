@@ -88,7 +88,7 @@ json_t *sp_plan_json(const sp_model *model, const sp_machine *machine, const sp_
         (json_int_t)model->arch.n_layers, "pinned_head", (int)plan->pin_head, "kept_embedding", (int)plan->keep_embed);
     json_t *more =
         json_pack("{s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:f, s:f, s:f, s:o}", "kv_tokens",
-                  (json_int_t)(plan->kv_pages * SP_KV_PAGE_TOKENS), "rows", (json_int_t)plan->rows, "pass_tokens",
+                  (json_int_t)plan->kv_pages * SP_KV_PAGE_TOKENS, "rows", (json_int_t)plan->rows, "pass_tokens",
                   (json_int_t)plan->pass_tokens, "ring_slots", (json_int_t)plan->ring_slots, "input_rows",
                   (json_int_t)request->n_rows, "reader", sp_machine_backend_name(plan->read_backend), "read_depth",
                   (json_int_t)plan->read_depth, "read_request_bytes", (json_int_t)plan->read_request_bytes, "disk_bps",

@@ -299,7 +299,7 @@ static bool is_over(const probe *p) { return p->end_ns > 0 && sp_clock_ns() >= p
 /* The index of the winning setting. */
 static bool run_finals(probe *p, size_t *winner, sp_error *err) {
     bool excluded[N_SETTINGS] = {false};
-    size_t finalists[N_FINALISTS], n_finalists = 0, n_most = p->options->quick ? 1 : N_FINALISTS;
+    size_t finalists[N_FINALISTS] = {0}, n_finalists = 0, n_most = p->options->quick ? 1 : N_FINALISTS;
     for (size_t i; n_finalists < n_most && (i = best_of(p, excluded)) < N_SETTINGS;) {
         excluded[i] = true;
         finalists[n_finalists++] = i;

@@ -67,10 +67,8 @@ static bool next_row(state *st, row *next) {
     }
     if (st->n_taken == st->n_rows) return false;
     size_t i = st->n_taken++;
-    if (i < job->n_queued)
-        *next = new_row(&job->queued[i]);
-    else
-        *next = new_row(&job->like[(i - job->n_queued) % job->n_like]);
+    size_t n_like = sp_max_size(1, job->n_like); /* none: all rows are queued ones */
+    *next = new_row(i < job->n_queued ? &job->queued[i] : &job->like[(i - job->n_queued) % n_like]);
     return true;
 }
 
