@@ -33,6 +33,11 @@ bool sp_unpack_is_packed(const char *path) { return find_format(path) != NULL; }
 
 sp_unpack *sp_unpack_new(const char *path, sp_unpack_source *source, void *ctx, sp_error *err) {
     const sp_unpack_format *format = find_format(path);
+    if (format->missing) {
+        sp_fail(err, SP_ERR_SUPPORT, "%s: %s cannot be read: built without %s; unpack it first", path, format->name,
+                format->missing);
+        return NULL;
+    }
     void *state = format->start(err);
     if (!state) {
         sp_error_wrap(err, "%s", path);

@@ -39,6 +39,7 @@ typedef struct {
     /* Unpacks what it can. AT_END: a member or frame is whole, the next may follow. */
     sp_unpack_step (*step)(void *state, sp_unpack_window *window);
     void (*stop)(void *state);
+    const char *missing; /* the library that this build lacks for it: then there are no functions; else NULL */
 } sp_unpack_format;
 extern const sp_unpack_format sp_unpack_gzip, sp_unpack_zstd;
 

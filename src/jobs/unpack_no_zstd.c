@@ -1,16 +1,4 @@
-/* The place of unpack_zstd.c in a build without libzstd: never to be had. */
+/* The place of unpack_zstd.c in a build without libzstd. */
 #include "jobs/unpack.h"
 
-static void *start(sp_error *err) {
-    sp_fail(err, SP_ERR_SUPPORT, "Zstandard cannot be read: built without libzstd; unpack it first");
-    return NULL;
-}
-
-static sp_unpack_step step(void *state, sp_unpack_window *window) {
-    (void)state, (void)window;
-    return SP_UNPACK_DAMAGED;
-}
-
-static void stop(void *state) { (void)state; }
-
-const sp_unpack_format sp_unpack_zstd = {".zst", "Zstandard", start, step, stop};
+const sp_unpack_format sp_unpack_zstd = {.suffix = ".zst", .name = "Zstandard", .missing = "libzstd"};

@@ -23,4 +23,4 @@ static sp_unpack_step step(void *state, sp_unpack_window *window) {
 
 static void stop(void *state) { ZSTD_freeDStream(state); }
 
-const sp_unpack_format sp_unpack_zstd = {".zst", "Zstandard", start, step, stop};
+const sp_unpack_format sp_unpack_zstd = {".zst", "Zstandard", start, step, stop, NULL};
