@@ -6,7 +6,17 @@ foreach(name commands run jobs)
   set_tests_properties(test_${name} PROPERTIES ENVIRONMENT "SPILL=$<TARGET_FILE:spill>")
   add_dependencies(test_${name} spill)
 endforeach()
+# Bugs that others reported, docs/cases.md.
+foreach(name cases cases_answers)
+  spill_test(test_${name} LABEL cli
+    SOURCES ${CMAKE_SOURCE_DIR}/tests/cli/test_${name}.c ${CMAKE_SOURCE_DIR}/tests/cli/cases.c
+      ${CMAKE_SOURCE_DIR}/tests/cli/program.c
+    LIBS PkgConfig::CMOCKA PkgConfig::JANSSON TIMEOUT 300)
+  set_tests_properties(test_${name} PROPERTIES ENVIRONMENT "SPILL=$<TARGET_FILE:spill>")
+  add_dependencies(test_${name} spill)
+endforeach()
 if(SPILL_SANITIZE)
+  target_compile_definitions(test_cases PRIVATE SP_SANITIZED)
   target_compile_definitions(test_run PRIVATE SP_SANITIZED)
 endif()
 
