@@ -35,6 +35,15 @@ static uint64_t row_seed(const sp_request *request, int64_t default_seed) {
     return XXH64(request->custom_id, strlen(request->custom_id), (uint64_t)default_seed);
 }
 
+/* Stop strings that are special tokens: the text never shows those, so they are known by their ids. */
+static void add_stop_tokens(sp_row *row, const sp_tokenizer *tokenizer) {
+    const sp_decoding *decoding = &row->request.decoding;
+    for (size_t i = 0; i < decoding->n_stop; i++) {
+        int32_t id = sp_tokenizer_find(tokenizer, decoding->stop[i], decoding->stop_bytes[i]);
+        if (sp_tokenizer_is_special(tokenizer, id)) sp_stop_ids_add(&row->stop_tokens, id);
+    }
+}
+
 sp_row *sp_row_new(sp_request *request, sp_ids *prompt, size_t max_new, const sp_tokenizer *tokenizer,
                    int64_t default_seed, sp_error *err) {
     sp_row *row = calloc(1, sizeof *row);
@@ -56,6 +65,7 @@ sp_row *sp_row_new(sp_request *request, sp_ids *prompt, size_t max_new, const sp
         .logprobs = decoding->logprobs,
         .n_top = decoding->top_logprobs,
     };
+    add_stop_tokens(row, tokenizer);
     row->detok = sp_detok_new(tokenizer, true, err);
     if (row->detok) return row;
     sp_row_free(row);
@@ -67,6 +77,7 @@ void sp_row_free(sp_row *row) {
     sp_request_deinit(&row->request);
     sp_detok_free(row->detok);
     sp_buf_deinit(&row->text);
+    free(row->stop_tokens.ids);
     free(row->tokens);
     free(row->samples);
     free(row);
@@ -113,7 +124,7 @@ bool sp_row_push(sp_row *row, const sp_sample *sample, const sp_stop_ids *stops,
     if (row->samples) row->samples[row->n_new] = *sample;
     row->tokens[row->n_prompt + row->n_new++] = sample->id;
     size_t old_bytes = row->text.n_bytes;
-    bool ended = sp_stop_ids_has(stops, sample->id);
+    bool ended = sp_stop_ids_has(stops, sample->id) || sp_stop_ids_has(&row->stop_tokens, sample->id);
     bool good = ended || sp_detok_push(row->detok, sample->id, &row->text);
     bool last = ended || row->n_new == row->max_new;
     if (good && last) good = sp_detok_finish(row->detok, &row->text);

@@ -28,8 +28,9 @@ typedef struct {
     sp_request request;
     int32_t *tokens; /* [n_prompt + n_new], heap: prompt, then generated */
     size_t n_prompt, n_new;
-    size_t room_new; /* tokens (and samples) there is memory for behind the prompt */
-    size_t max_new;  /* max_tokens, cut at the model's positions */
+    size_t room_new;         /* tokens (and samples) there is memory for behind the prompt */
+    size_t max_new;          /* max_tokens, cut at the model's positions */
+    sp_stop_ids stop_tokens; /* the row's stop strings that are special tokens */
     sp_sample_options sampling;
     sp_sample *samples; /* [n_new] when logprobs are wanted, else NULL; heap */
     sp_detok *detok;

