@@ -31,9 +31,11 @@
  * into L1 ahead of their loads costs more than it saves.
  *
  * On shared machines a core is at times slow at tiles and at nothing else, by all signs while its other hyperthread is
- * at work: tile instructions that follow each other closely then hold each other up, and a product takes 40 cycles, or
- * 24 with other instructions in between. So loads come together and a few NOPs go between the products; they cost
- * nothing while the core is ours alone (bench/RESULTS.md, AMX). */
+ * at work and it has but ten registers left for the eight tiles: with two loads (46 cycles from L1) or products (52) in
+ * flight the next one waits, where four products could be. A tile that is zeroed needs no register. So each tile of A
+ * and B is zeroed behind its last product, the second of A is loaded only then, and there are six registers to work
+ * with: a product takes two thirds of the time. NOPs keep tile instructions from being held up in groups. Neither costs
+ * anything while the core is ours alone (bench/RESULTS.md, AMX). */
 #include <immintrin.h>
 #include <string.h>
 
@@ -172,14 +174,18 @@ typedef struct {
     size_t n_lines;
 } ahead;
 
-static inline void fetch(const ahead *next, size_t b) {
-    const uint8_t *row = next->rows + b * next->block_bytes, *line = next->tokens + b * next->n_lines * LINE_BYTES;
+static inline void fetch_rows(const ahead *next, size_t b) {
+    const uint8_t *row = next->rows + b * next->block_bytes;
     for (size_t i = 0; i < next->n_rows; i++, row += next->stride_bytes) __builtin_prefetch(row, 0, 2);
+}
+
+static inline void fetch_tokens(const ahead *next, size_t b) {
+    const uint8_t *line = next->tokens + b * next->n_lines * LINE_BYTES;
     for (size_t i = 0; i < next->n_lines; i++, line += LINE_BYTES) __builtin_prefetch(line, 0, 2);
 }
 
-/* Between tile instructions; see above. 8 do as well, 64 take time themselves. */
-static inline void space(void) { __asm__ volatile(".rept 16\n\tnop\n\t.endr"); }
+/* Between tile instructions; see above. 4 are too few, 16 do as well, 64 take time themselves. */
+static inline void space(void) { __asm__ volatile(".rept 8\n\tnop\n\t.endr"); }
 
 #define LOAD_A(tile, from, stride)                  \
     do {                                            \
@@ -210,19 +216,26 @@ ALWAYS_INLINE void product(const operand *a, const operand *b, size_t n_blocks, 
     const uint8_t *a0 = a->first[0], *a1 = a->first[1], *b0 = b->first[0], *b1 = b->first[1];
     for (size_t i = 0; i < n_blocks; i++) {
         LOAD_A(4, a0, a->stride[0]);
+        space();
         _tile_loadd(6, b0, b->stride[0]);
         space();
         if (two_b) _tile_loadd(7, b1, b->stride[1]);
-        if (two_a) LOAD_A(5, a1, a->stride[1]);
         space();
         _tile_dpbf16ps(0, 4, 6);
+        fetch_rows(next, i);
         space();
         if (two_b) _tile_dpbf16ps(1, 4, 7);
+        _tile_zero(4);
+        space();
+        if (two_a) LOAD_A(5, a1, a->stride[1]);
         space();
         if (two_a) _tile_dpbf16ps(2, 5, 6);
+        _tile_zero(6);
+        fetch_tokens(next, i);
         space();
         if (two_a && two_b) _tile_dpbf16ps(3, 5, 7);
-        fetch(next, i);
+        if (two_a) _tile_zero(5);
+        if (two_b) _tile_zero(7);
         a0 += a->step[0];
         a1 += a->step[1];
         b0 += b->step[0];
@@ -444,7 +457,7 @@ static void fill_panel(const span_run *run, size_t row0, size_t n_rows, size_t k
     for (size_t r = 0; r < PAIR; r++) rows[r] = first + sp_min_size(r, n_rows - 1) * stride;
     uint8_t *tiles = run->scratch->panel;
     for (size_t b = 0; b < sp_div_up(k1 - k0, BLOCK); b++, tiles += PANEL_BLOCK_BYTES) {
-        fetch(next, b);
+        fetch_rows(next, b);
         interleave(rows, b * LINE_BYTES, tiles);
         interleave(rows + SIDE, b * LINE_BYTES, tiles + TILE_BYTES);
     }
