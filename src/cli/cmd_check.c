@@ -7,6 +7,7 @@
 #include "jobs/idset.h"
 #include "jobs/input.h"
 #include "util/json.h"
+#include "util/units.h"
 
 typedef struct {
     sp_model *model; /* NULL without --model */
@@ -65,7 +66,7 @@ static int report(const sp_invocation *invocation, const check *c, size_t i_bad_
     } else {
         char shown[280];
         printf("%s: %zu good row%s of shape %s", sp_printable(path, strlen(path), shown, sizeof shown), c->n_rows,
-               c->n_rows == 1 ? "" : "s", shapes[c->shape]);
+               sp_units_s(c->n_rows), shapes[c->shape]);
         if (c->model) printf(", %zu prompt tokens", c->n_prompt_tokens);
         putchar('\n');
     }

@@ -69,12 +69,15 @@ static void print_progress(const json_t *progress) {
     putchar('\n');
 }
 
+static bool total_is_known(const sp_run *run) {
+    return run->state != SP_RUN_DONE && json_is_true(json_object_get(run->progress, "all_rows_known"));
+}
+
 /* " of 60" once the input was read to its end; room for SP_UNITS_BYTES and a word. */
 static const char *total_rows(const sp_run *run, char text[SP_UNITS_BYTES + 8]) {
     char count[SP_UNITS_BYTES];
-    bool is_known = run->state != SP_RUN_DONE && json_is_true(json_object_get(run->progress, "all_rows_known"));
     text[0] = '\0';
-    if (is_known)
+    if (total_is_known(run))
         snprintf(text, SP_UNITS_BYTES + 8, " of %s", sp_units_count(member_count(run->progress, "rows_known"), count));
     return text;
 }
@@ -86,7 +89,7 @@ static void print_rows(const sp_run *run) {
     const json_t *from = has_ended ? json_object_get(run->manifest, "result") : run->progress;
     uint64_t n_in_flight = run->state == SP_RUN_DONE ? 0 : member_count(from, "in_flight");
     printf("  rows     %llu%s done (%llu error%s)", (unsigned long long)run->n_rows, total_rows(run, total),
-           (unsigned long long)run->n_errors, run->n_errors == 1 ? "" : "s");
+           (unsigned long long)run->n_errors, sp_units_s(run->n_errors));
     if (n_in_flight) printf(", %llu in flight", (unsigned long long)n_in_flight);
     if (n_in_flight && has_ended)
         printf(" with %s tokens kept", sp_units_count(member_count(from, "kept_tokens"), kept));
@@ -130,8 +133,9 @@ int sp_cmd_status(const sp_invocation *invocation) {
 static void print_row(const sp_run *run) {
     char rows[SP_UNITS_BYTES], total[SP_UNITS_BYTES + 8], counted[2 * SP_UNITS_BYTES + 8], shown[200];
     const char *model = member_text(run->manifest, "model", "name");
+    uint64_t n_told = total_is_known(run) ? member_count(run->progress, "rows_known") : run->n_rows;
     snprintf(counted, sizeof counted, "%s%s", sp_units_count(run->n_rows, rows), total_rows(run, total));
-    printf("%-24s %-8s %12s rows  ", run->rundir.id, sp_run_state_name(run->state), counted);
+    printf("%-24s %-8s %12s row%-2s ", run->rundir.id, sp_run_state_name(run->state), counted, sp_units_s(n_told));
     printf("%-20s ", sp_printable(model, strlen(model), shown, 60));
     printf("%s\n", sp_printable(run->results_path, strlen(run->results_path), shown, sizeof shown));
 }
@@ -215,7 +219,8 @@ static void draw_block(tail *t, const sp_run *run) {
     if (member_number(run->progress, "seconds") == t->drawn_s && t->n_drawn) return;
     t->drawn_s = member_number(run->progress, "seconds");
     clear_block(t);
-    printf("%llu rows done, %llu in flight\n", (unsigned long long)member_count(run->progress, "rows"),
+    uint64_t n_rows = member_count(run->progress, "rows");
+    printf("%llu row%s done, %llu in flight\n", (unsigned long long)n_rows, sp_units_s(n_rows),
            (unsigned long long)member_count(run->progress, "in_flight"));
     const json_t *rows = json_object_get(run->progress, "running");
     size_t n = json_array_size(rows);
@@ -283,8 +288,8 @@ int sp_cmd_tail(const sp_invocation *invocation) {
     clear_block(&t);
     fflush(stdout); /* what erases the block, before a line that it would erase */
     if (!t.as_json)
-        fprintf(stderr, "%s: %s, %llu rows\n", run.rundir.id, sp_run_state_name(run.state),
-                (unsigned long long)run.n_rows);
+        fprintf(stderr, "%s: %s, %llu row%s\n", run.rundir.id, sp_run_state_name(run.state),
+                (unsigned long long)run.n_rows, sp_units_s(run.n_rows));
     fclose(t.results);
     free(t.line);
     sp_run_close(&run);

@@ -55,8 +55,6 @@ void sp_show_lines(FILE *to, const char *lines) {
     }
 }
 
-static const char *plural(size_t n) { return n == 1 ? "" : "s"; }
-
 static size_t terminal_columns(void) {
     struct winsize size;
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
@@ -93,11 +91,14 @@ void sp_show_plan(FILE *to, const sp_job_info *info) {
     sp_buf text = {0};
     sp_plan_text(info->model, info->machine, info->request, info->plan, &text);
     if (text.data) sp_show_lines(to, text.data);
+    sp_buf_clear(&text);
+    if (sp_plan_warning(info->machine, info->request, info->plan, &text) && text.n_bytes)
+        fprintf(to, "warning: %.*s\n", (int)text.n_bytes, text.data);
     sp_buf_deinit(&text);
     if (info->n_bad_known)
         fprintf(to, "rows: %zu of the %s%zu will be error%s, the first at line %zu; spill check tells more\n",
                 info->n_bad_known, info->all_rows_known ? "" : "first ", info->n_rows_known,
-                info->n_bad_known == 1 ? "" : "s", info->first_bad_line);
+                sp_units_s(info->n_bad_known), info->first_bad_line);
 }
 
 static void emit_plan(const sp_job_info *info) {
@@ -207,7 +208,7 @@ static void draw_block(sp_show *show, const sp_job_progress *progress) {
     clear(show);
     show->columns = terminal_columns();
     block_printf(show, "rows    %zu done, %zu in flight%s   %zu error%s", progress->n_done, progress->n_running, total,
-                 progress->n_errors, plural(progress->n_errors));
+                 progress->n_errors, sp_units_s(progress->n_errors));
     block_printf(show, "tokens  %s new (%.1f/s), %s prompt   pass %llu: %.3f s",
                  sp_units_count(progress->new_tokens, new_tokens), (double)progress->new_tokens / seconds,
                  sp_units_count(progress->prompt_tokens, prompt_tokens), (unsigned long long)progress->pass->i_pass,
@@ -229,7 +230,8 @@ static void on_plan(void *ctx, const sp_job_info *info) {
     sp_show_plan(stderr, info);
     if (show->style != SP_SHOW_LIVE) return;
     show->columns = terminal_columns();
-    block_printf(show, "first pass: reading the prompts of up to %zu rows", info->plan->rows);
+    block_printf(show, "first pass: reading the prompts of up to %zu row%s", info->plan->rows,
+                 sp_units_s(info->plan->rows));
     fflush(stderr);
 }
 
@@ -244,8 +246,9 @@ static void on_pass(void *ctx, const sp_job_progress *progress) {
     }
     if (show->style == SP_SHOW_PLAIN && progress->seconds - show->plain_s >= PLAIN_EVERY_S) {
         show->plain_s = progress->seconds;
-        fprintf(stderr, "%zu rows done, %zu in flight, %zu new tokens, %.1f tokens/s\n", progress->n_done,
-                progress->n_running, progress->new_tokens, (double)progress->new_tokens / progress->seconds);
+        fprintf(stderr, "%zu row%s done, %zu in flight, %zu new tokens, %.1f tokens/s\n", progress->n_done,
+                sp_units_s(progress->n_done), progress->n_running, progress->new_tokens,
+                (double)progress->new_tokens / progress->seconds);
     }
 }
 
@@ -268,7 +271,7 @@ void sp_show_end(sp_show *show, const sp_job_result *result) {
     sp_printable(result->results_path, strlen(result->results_path), path, sizeof path);
     if (result->was_complete) {
         fprintf(stderr, "complete already: %zu row%s (%zu error%s), nothing to do; results: %s\n", result->n_done,
-                plural(result->n_done), result->n_errors, plural(result->n_errors), path);
+                sp_units_s(result->n_done), result->n_errors, sp_units_s(result->n_errors), path);
         return;
     }
     if (result->was_resumed) snprintf(before, sizeof before, ", %zu of them from before", result->n_before);
@@ -278,8 +281,8 @@ void sp_show_end(sp_show *show, const sp_job_result *result) {
         snprintf(scored, sizeof scored, ", %zu of %zu as expected (%.1f%%)", result->n_matched, result->n_expected,
                  100.0 * (double)result->n_matched / (double)result->n_expected);
     fprintf(stderr, "%s: %zu row%s (%zu error%s)%s, %s new tokens in %s (%.1f/s), peak %s\nresults: %s%s%s\n",
-            result->stopped ? "stopped" : "done", result->n_done, plural(result->n_done), result->n_errors,
-            plural(result->n_errors), before, sp_units_count(result->new_tokens, tokens),
+            result->stopped ? "stopped" : "done", result->n_done, sp_units_s(result->n_done), result->n_errors,
+            sp_units_s(result->n_errors), before, sp_units_count(result->new_tokens, tokens),
             sp_units_time(result->seconds, time),
             result->seconds > 0 ? (double)result->new_tokens / result->seconds : 0.0,
             sp_units_bytes(result->peak_rss_bytes, memory), path, scored, next);

@@ -74,6 +74,7 @@ static bool write_manifest(job *j, const char *state, const sp_error *failure, s
         .model_hash = j->model_hash,
         .content_hash = j->content_hash[0] ? j->content_hash : NULL,
         .machine = &j->machine,
+        .request = &j->request,
         .plan = &j->plan,
         .isa = sp_device_isa(j->device),
         .stops = &j->frontend.stops,

@@ -55,15 +55,6 @@ static json_t *machine_section(const sp_manifest *m) {
                      (json_int_t)m->machine->limit_bytes, "cpus", (json_int_t)m->machine->n_cpus, "isa", m->isa);
 }
 
-static json_t *plan_section(const sp_plan *plan) {
-    return json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f}", "placement",
-                     plan->placement == SP_PLACE_STREAM ? "stream" : "resident", "budget_bytes",
-                     (json_int_t)plan->budget_bytes, "pinned_bytes", (json_int_t)plan->pinned_bytes, "ring_bytes",
-                     (json_int_t)plan->ring_bytes, "activation_bytes", (json_int_t)plan->activation_bytes, "kv_bytes",
-                     (json_int_t)plan->kv_bytes, "rows", (json_int_t)plan->rows, "pass_tokens",
-                     (json_int_t)plan->pass_tokens, "estimate_s", plan->estimate.likely_s);
-}
-
 static json_t *result_section(const sp_job_result *result) {
     return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:I}", "rows", (json_int_t)result->n_done, "errors",
                      (json_int_t)result->n_errors, "in_flight", (json_int_t)result->n_in_flight, "kept_tokens",
@@ -77,12 +68,13 @@ json_t *sp_manifest_json(const sp_manifest *m) {
     bool is_path = strcmp(path, "-") != 0 && strcmp(path, "sample") != 0;
     json_t *input =
         json_pack("{s:o,s:s?}", "path", is_path ? absolute_path(path) : sp_json_text(path), "xxh3_128", m->input_hash);
-    json_t *manifest = json_pack(
-        "{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "run", m->run_id, "state", m->state, "version",
-        SP_VERSION, "created", time_text(m->created_s), "updated", time_text(sp_clock_wall_s()), "command",
-        sp_json_text(m->options->command ? m->options->command : ""), "model", model_section(m), "input", input,
-        "parameters", sp_manifest_parameters(m->options), "machine", machine_section(m), "plan", plan_section(m->plan),
-        "results", absolute_path(m->result->results_path), "result", result_section(m->result));
+    json_t *manifest =
+        json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "run", m->run_id, "state", m->state,
+                  "version", SP_VERSION, "created", time_text(m->created_s), "updated", time_text(sp_clock_wall_s()),
+                  "command", sp_json_text(m->options->command ? m->options->command : ""), "model", model_section(m),
+                  "input", input, "parameters", sp_manifest_parameters(m->options), "machine", machine_section(m),
+                  "plan", sp_plan_json(m->model, m->machine, m->request, m->plan), "results",
+                  absolute_path(m->result->results_path), "result", result_section(m->result));
     /* Beside what people look for, what resume needs. */
     if (m->error) json_object_set_new(manifest, "error", sp_json_text(m->error));
     json_object_set_new(manifest, "format", json_integer(SP_MANIFEST_FORMAT));

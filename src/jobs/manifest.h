@@ -12,6 +12,7 @@ typedef struct {
     const char *model_hash;   /* of its description */
     const char *content_hash; /* of its weights; NULL while they have not been read */
     const sp_machine *machine;
+    const sp_plan_request *request; /* what was planned for */
     const sp_plan *plan;
     const char *isa;
     const sp_stop_ids *stops;

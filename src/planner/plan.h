@@ -100,6 +100,10 @@ sp_sim_job sp_plan_sim_job(const sp_model *model, const sp_machine *machine, con
 bool sp_plan_text(const sp_model *model, const sp_machine *machine, const sp_plan_request *request, const sp_plan *plan,
                   sp_buf *out);
 
+/* What the user should know before it happens: a --memory above what machine and cgroups allow, one line without its
+ * newline; nothing is appended when there is nothing to say. False when the buffer failed. */
+bool sp_plan_warning(const sp_machine *machine, const sp_plan_request *request, const sp_plan *plan, sp_buf *out);
+
 /* The fields of the plan event (docs/planning.md), without "event"; a new object of the caller's. */
 json_t *sp_plan_json(const sp_model *model, const sp_machine *machine, const sp_plan_request *request,
                      const sp_plan *plan);

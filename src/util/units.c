@@ -36,3 +36,5 @@ const char *sp_units_count(uint64_t n, char text[SP_UNITS_BYTES]) {
     *out = '\0';
     return text;
 }
+
+const char *sp_units_s(uint64_t n) { return n == 1 ? "" : "s"; }

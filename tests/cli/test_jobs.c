@@ -330,6 +330,13 @@ static void test_pipes_are_not_waited_on(void **state) {
     expect(0, "done", "L=$(ls -d $D/runs/*)/lock; rm $L; mkfifo $L; timeout 20 \"$SPILL\" status");
 }
 
+static void test_one_row(void **state) {
+    (void)state;
+    free(shell(0, "rm -rf $D/runs/*; " RUN "--max-tokens 3 --limit 1" ROWS "-o $D/one"));
+    expect(0, "1 row  ", "\"$SPILL\" runs");
+    expect(0, "done, 1 row\n", "\"$SPILL\" tail");
+}
+
 /* A run that had nothing to write yet leaves nothing, and does not tell to go on with it. */
 static void test_nothing_to_go_on_with(void **state) {
     (void)state;
@@ -404,6 +411,7 @@ int main(void) {
         cmocka_unit_test(test_lines_of_another_run),
         cmocka_unit_test(test_seen_from_outside),
         cmocka_unit_test(test_pipes_are_not_waited_on),
+        cmocka_unit_test(test_one_row),
         cmocka_unit_test(test_nothing_to_go_on_with),
         cmocka_unit_test(test_results_taken_away),
         cmocka_unit_test(test_odd_names_are_listed),

@@ -369,6 +369,7 @@ static void test_files_and_events(void **state) {
     assert_string_equal(json_string_value(json_object_get(manifest, "state")), "done");
     assert_non_null(json_string_value(json_object_get(json_object_get(manifest, "model"), "hash")));
     assert_non_null(strstr(json_string_value(json_object_get(manifest, "command")), "--limit 5"));
+    assert_true(json_is_object(json_object_get(json_object_get(manifest, "plan"), "estimate_seconds")));
     json_decref(manifest);
     json_decref(done);
     program_run_free(&run);

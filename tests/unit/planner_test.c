@@ -295,6 +295,45 @@ static void the_text_is_two_lines(void **state) {
     synthetic_free(model);
 }
 
+/* Whether the plan's text (lines) or its warning (not lines) holds this. */
+static bool says(bool lines, const sp_model *model, const sp_machine *m, const sp_plan_request *request,
+                 const char *want) {
+    sp_plan plan;
+    sp_error err = {0};
+    sp_buf text = {0};
+    assert_true(sp_plan_build(model, m, request, &plan, &err));
+    assert_true(lines ? sp_plan_text(model, m, request, &plan, &text) : sp_plan_warning(m, request, &plan, &text));
+    bool is_there = *want ? text.data && strstr(text.data, want) : text.n_bytes == 0;
+    if (!is_there) print_message("'%s' wanted in: %s\n", want, text.data ? text.data : "");
+    json_t *event = sp_plan_json(model, m, request, &plan);
+    if (!lines) is_there &= (*want != '\0') == (json_object_get(event, "warning") != NULL);
+    json_decref(event);
+    sp_buf_deinit(&text);
+    return is_there;
+}
+
+static void what_was_asked_is_told(void **state) {
+    (void)state;
+    sp_model *big = synthetic_new(&shapes[3], NULL), *small = synthetic_new(&shapes[1], NULL);
+    sp_machine m = machine_with(1e11, 1.9e9), caged = m;
+    caged.limit_bytes = 8ull << 30;
+    sp_plan_request request = {.n_rows = 41, .prompt_tokens = 41 * 500, .new_tokens = 41 * 25, .row_tokens_max = 525};
+    assert_true(says(false, big, &caged, &request, ""));
+    request.memory_bytes = 24ull << 30;
+    assert_true(says(false, big, &m, &request, ""));
+    assert_true(
+        says(false, big, &caged, &request, "--memory: 25.8 GB given, its cgroup allows 8.6 GB; the plan takes 25"));
+    assert_true(says(false, big, &caged, &request, "past the limit it swaps or is killed"));
+    assert_true(says(false, small, &caged, &request, "which fits"));
+    request.memory_bytes = 40ull << 30;
+    assert_true(says(false, big, &m, &request, "--memory: 42.9 GB given, the machine has 25.8 GB"));
+    request.placement = SP_PLACE_STREAM;
+    assert_true(says(true, small, &m, &request, "(measured here); as asked: "));
+    assert_true(says(true, big, &m, &request, "/s (measured here)\n"));
+    synthetic_free(big);
+    synthetic_free(small);
+}
+
 /* The longest run of layers, around the circle, of which none is among the first n of the order. */
 static uint32_t longest_gap(uint32_t n_layers, uint32_t n) {
     bool pinned[200] = {false};
@@ -375,6 +414,7 @@ int main(void) {
         cmocka_unit_test(rows_and_layers_share),
         cmocka_unit_test(auto_streams_what_does_not_fit),
         cmocka_unit_test(the_text_is_two_lines),
+        cmocka_unit_test(what_was_asked_is_told),
         cmocka_unit_test(pinned_layers_are_spread),
         cmocka_unit_test(the_least_limit_up_the_tree_binds),
         cmocka_unit_test(this_machine_reads),
