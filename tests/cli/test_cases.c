@@ -43,6 +43,30 @@ static void test_prompt_past_the_context(void **state) {
     json_decref(got);
 }
 
+/* Rows of a user's digits, each of which is a token. */
+static void put_digits(const char *id, size_t n) {
+    rows_put("{\"custom_id\":\"%s\",\"prompt\":\"", id);
+    for (size_t i = 0; i < n; i++) rows_put("7");
+    rows_put("\"}\n");
+}
+
+/* vllm-project/vllm#23683: a prompt that fills the context ends the engine. */
+static void test_prompt_that_fills_the_context(void **state) {
+    (void)state;
+    rows_begin();
+    put_digits("one", 1);
+    json_t *lines = run_rows("--echo-tokens", 0);
+    size_t n_around = json_array_size(ids_of(lines, "one", "prompt_tokens_ids")) - 1;
+    json_decref(lines);
+    rows_begin();
+    put_digits("one place left", 1023 - n_around);
+    put_digits("none left", 1024 - n_around);
+    lines = run_rows("", 3);
+    assert_int_equal(n_tokens_of(lines, "one place left"), 1);
+    expect_error(lines, "none left", "context_length_exceeded", "1024 tokens found");
+    json_decref(lines);
+}
+
 /* vllm-project/vllm#8347: a url or a field that is not known raises out of the whole batch.
  * InternLM/lmdeploy#3556: n is accepted and one answer given.
  * vllm-project/vllm#4529: a seed past 64 bits ends the engine for all.
@@ -340,6 +364,7 @@ static void test_rows_that_gave_way(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prompt_past_the_context),
+        cmocka_unit_test(test_prompt_that_fills_the_context),
         cmocka_unit_test(test_refused_rows),
         cmocka_unit_test(test_template_refuses_a_row),
         cmocka_unit_test(test_doubled_ids),
