@@ -36,6 +36,7 @@ typedef struct {
     bool bf16_only;       /* fp32 mode falls through to the next ISA */
     size_t row_tile;      /* rows of a part are best a multiple of this */
     size_t token_tile;    /* tokens too, where a part does not hold them all */
+    bool square_parts;    /* so fast that tokens read from beyond L2 cost time too: no slender parts */
     size_t scratch_bytes; /* that run needs */
     /* Panel form (kernels/ops.h) of row_tile rows; NULL where this ISA has none. panel_form changes one tile at w, in
      * place; scratch holds row_tile rows of k bf16 and a cache line each. panel_row reads back row r of a tile. */

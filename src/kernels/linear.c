@@ -1,9 +1,9 @@
 /* Linear layers: how products are cut into tasks. The arithmetic is the ISA's (cpu/linear_*.c).
  *
  * A task is a strip of rows of one job, over all tokens, so that a strip's weights are read once; only when rows are
- * too few for the threads are the tokens cut too. Strips are cut fine enough that claiming them one by one evens out
- * threads of unequal speed, and never finer than the ISA's tile. Nothing here can change a result: an output element
- * belongs to one task, and its order of summation to k alone. */
+ * too few for the threads, or so few to a strip that the tokens are what costs, are the tokens cut too. Strips are cut
+ * fine enough that claiming them one by one evens out threads of unequal speed, and never finer than the ISA's tile.
+ * Nothing here can change a result: an output element belongs to one task, and its order of summation to k alone. */
 #include <assert.h>
 #include <string.h>
 
@@ -14,6 +14,7 @@ enum {
     MAX_JOBS = 16,
     TASKS_PER_THREAD = 8, /* of a large product: the last task's wait is then under an eighth of the whole */
     MAX_STRIP_ROWS = 256, /* more rows to a task gain nothing: a panel is smaller */
+    SLENDER = 8,          /* tokens to a row; a row's weights come from memory, a token's column from a shared cache */
     PACK_TASK_ELEMS = 16384,
     PANEL_COLS = 32, /* the block of the canonical order */
     LINE_BYTES = 64,
@@ -78,6 +79,9 @@ static void cut(linear_run *run, size_t n_threads) {
     size_t n_spans = n_threads * 2 / sp_max_size(1, n_tiles / tiles);
     if (n_spans > 1 && run->n_tokens > isa->token_tile)
         run->span_tokens = sp_round_up(sp_div_up(run->n_tokens, n_spans), isa->token_tile);
+    if (isa->square_parts) /* as many parts, but each reads fewer bytes for what it multiplies */
+        for (; run->span_tokens >= SLENDER * run->strip_rows; run->strip_rows *= 2)
+            run->span_tokens = sp_round_up(sp_div_up(run->span_tokens, 2), isa->token_tile);
     run->n_spans = sp_div_up(run->n_tokens, run->span_tokens);
 }
 

@@ -568,6 +568,7 @@ const sp_linear_isa sp_linear_amx = {
     .bf16_only = true,
     .row_tile = PAIR,
     .token_tile = PAIR,
+    .square_parts = true,
     .scratch_bytes = sizeof(amx_scratch),
     .panel_form = panel_form,
     .panel_row = panel_row,
