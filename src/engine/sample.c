@@ -26,7 +26,7 @@ typedef struct {
 
 struct sp_sampler {
     size_t n_vocab;
-    float *logits;         /* [V] with bias and mask */
+    float *logits;         /* [V] with penalties, bias and mask */
     float *p;              /* [V] unnormalized probabilities, 0: cut */
     candidate *candidates; /* [V] one bin of top_p */
     double *mass;          /* [N_BINS] */
@@ -79,13 +79,27 @@ static void fill_logprobs(const sp_sampler *s, const float *logits, float logsum
     for (size_t i = 0; i < out->n_top; i++) out->top[i].logprob -= logsumexp;
 }
 
-/* ---- bias and mask ---- */
+/* ---- penalties, bias and mask ---- */
+
+/* s->p counts; it is not in use yet. */
+static void penalize(sp_sampler *s, const sp_sample_options *options) {
+    for (size_t i = 0; i < options->n_generated; i++) s->p[options->generated[i]] = 0;
+    for (size_t i = 0; i < options->n_generated; i++) s->p[options->generated[i]] += 1;
+    for (size_t i = 0; i < options->n_generated; i++) {
+        int32_t token = options->generated[i];
+        float n = s->p[token];
+        s->p[token] = 0; /* once for each token */
+        if (n > 0) s->logits[token] -= n * options->frequency_penalty + options->presence_penalty;
+    }
+}
 
 static bool adjust(sp_sampler *s, const sp_sample_options *options, const float *logits, const float **adjusted,
                    sp_error *err) {
+    bool penalizes = options->n_generated && (options->frequency_penalty != 0 || options->presence_penalty != 0);
     *adjusted = logits;
-    if (options->n_bias == 0 && !options->mask) return true;
+    if (options->n_bias == 0 && !options->mask && !penalizes) return true;
     memcpy(s->logits, logits, s->n_vocab * sizeof *logits);
+    if (penalizes) penalize(s, options);
     for (size_t i = 0; i < options->n_bias; i++) {
         int32_t token = options->bias[i].id;
         if (token < 0 || (size_t)token >= s->n_vocab)

@@ -1,8 +1,11 @@
 /* From a token's logits to the next token, and its log-probabilities.
  *
- * Order, as in transformers: logit_bias and mask, then temperature, top_k, top_p, then a draw. temperature 0 is the
- * greatest logit, ties to the lower id. The draw is keyed by the row's seed and the token's position, nothing else.
- * Log-probabilities are those of the raw logits: before bias, mask and temperature. */
+ * Order, as in transformers: penalties, logit_bias and mask, then temperature, top_k, top_p, then a draw. temperature 0
+ * is the greatest logit, ties to the lower id. The draw is keyed by the row's seed and the token's position, nothing
+ * else. Log-probabilities are those of the raw logits: before penalties, bias, mask and temperature.
+ *
+ * The mask is where whatever bounds a row's next token comes in (min_tokens today; a grammar would be another): it
+ * belongs to the row, may be another one for every token, and is read during the call alone. */
 #ifndef SPILL_ENGINE_SAMPLE_H
 #define SPILL_ENGINE_SAMPLE_H
 
@@ -23,6 +26,11 @@ typedef struct {
     uint64_t seed;
     const sp_logit_bias *bias; /* [n_bias] each token once; ids outside the vocabulary are an error */
     size_t n_bias;
+    /* A token that the row has generated n > 0 times has the logit l - (n * frequency_penalty + presence_penalty), in
+     * fp32, before its bias is added. */
+    float frequency_penalty, presence_penalty; /* 0: off */
+    const int32_t *generated;                  /* [n_generated] what the row has generated so far, in any order */
+    size_t n_generated;
     const uint64_t *mask; /* bit i of word i/64: token i is allowed; NULL: all are. [ceil(V/64)] */
     bool logprobs;        /* fill logprob and top */
     size_t n_top;         /* <= SP_SAMPLE_TOP_MAX */

@@ -181,6 +181,61 @@ static void logprobs_are_of_raw_logits_and_sorted(void **state) {
     assert_int_equal(few.n_top, 3);
 }
 
+/* Of the row's own tokens alone, in whichever order they came, to the last bit. */
+static void penalties_follow_the_formula(void **state) {
+    float logits[100], wanted[100];
+    const int32_t generated[] = {7, 30, 7, 80, 7}, shuffled[] = {7, 7, 80, 7, 30};
+    const sp_logit_bias bias[] = {{30, 0.3f}};
+    sp_sample_options options = {.frequency_penalty = 1.1f,
+                                 .presence_penalty = 0.7f,
+                                 .generated = generated,
+                                 .n_generated = 5,
+                                 .bias = bias,
+                                 .n_bias = 1};
+    fill(logits, 100, 12);
+    memcpy(wanted, logits, sizeof logits);
+    wanted[7] -= 3 * 1.1f + 0.7f;
+    wanted[30] -= 1.1f + 0.7f;
+    wanted[80] -= 1.1f + 0.7f;
+    wanted[30] += 0.3f;
+    for (size_t i = 0; i < 3; i++) { /* each penalized token wins by one unit in the last place, or loses by one */
+        const int32_t token = generated[i + 1], rival = 50;
+        float edge = wanted[token];
+        for (int above = 0; above < 2; above++) {
+            float one[100];
+            for (size_t k = 0; k < 100; k++) one[k] = -20;
+            one[token] = logits[token];
+            one[rival] = nextafterf(edge, above ? INFINITY : -INFINITY);
+            sp_sample out = sample(*state, &options, one, 100, 0);
+            assert_int_equal(out.id, above ? rival : token);
+            options.generated = shuffled;
+            assert_int_equal(sample(*state, &options, one, 100, 0).id, out.id);
+            options.generated = generated;
+        }
+    }
+    options.logprobs = true;
+    sp_sample out = sample(*state, &options, logits, 100, 0), raw;
+    raw = sample(*state, &(sp_sample_options){.logprobs = true, .bias = bias, .n_bias = 1}, logits, 100, 0);
+    if (raw.id == out.id) assert_true(raw.logprob == out.logprob); /* log-probabilities stay raw */
+    const sp_sample_options off = {.generated = generated, .n_generated = 5};
+    assert_int_equal(sample(*state, &off, logits, 100, 0).id,
+                     sample(*state, &(sp_sample_options){0}, logits, 100, 0).id);
+}
+
+/* A negative penalty draws what was there again; with a temperature too. */
+static void penalties_change_draws(void **state) {
+    float logits[130] = {0};
+    const int32_t generated[] = {129, 129};
+    const sp_sample_options keep = {
+        .temperature = 0.05f, .frequency_penalty = -2, .generated = generated, .n_generated = 2};
+    const sp_sample_options leave = {
+        .temperature = 0.05f, .presence_penalty = 2, .generated = generated, .n_generated = 2};
+    for (uint64_t position = 0; position < 200; position++) {
+        assert_int_equal(sample(*state, &keep, logits, 130, position).id, 129);
+        assert_true(sample(*state, &leave, logits, 130, position).id != 129);
+    }
+}
+
 static void a_mask_bounds_the_choice(void **state) {
     float logits[130];
     fill(logits, 130, 9);
@@ -233,6 +288,8 @@ int main(void) {
         cmocka_unit_test(the_draw_depends_on_seed_and_position_alone),
         cmocka_unit_test(greedy_takes_the_lower_id_of_a_tie),
         cmocka_unit_test(logprobs_are_of_raw_logits_and_sorted),
+        cmocka_unit_test(penalties_follow_the_formula),
+        cmocka_unit_test(penalties_change_draws),
         cmocka_unit_test(a_mask_bounds_the_choice),
         cmocka_unit_test(what_cannot_be_sampled_is_an_error),
         cmocka_unit_test(philox_matches_its_paper),
