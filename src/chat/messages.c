@@ -163,14 +163,53 @@ void sp_chat_close(sp_chat *chat) {
 
 bool sp_chat_has_template(const sp_chat *chat) { return chat->main || chat->tool_use || chat->several; }
 
-bool sp_chat_reads_tools(const sp_chat *chat) {
-    const sp_template *tpl = chat->tool_use ? chat->tool_use : chat->main;
-    return tpl && sp_template_reads(tpl, "tools");
+static const sp_template *chosen(const sp_chat *chat, bool with_tools) {
+    return with_tools && chat->tool_use ? chat->tool_use : chat->main;
+}
+
+bool sp_chat_reads(const sp_chat *chat, bool with_tools, const char *name) {
+    const sp_template *tpl = chosen(chat, with_tools);
+    return tpl && sp_template_reads(tpl, name);
+}
+
+bool sp_chat_mentions(const sp_chat *chat, const char *text) {
+    return (chat->main && sp_template_mentions(chat->main, text)) ||
+           (chat->tool_use && sp_template_mentions(chat->tool_use, text));
 }
 
 /* ---- a request ---- */
 
 static json_t *shared(const json_t *value) { return json_incref((json_t *)(uintptr_t)value); }
+
+/* A call whose arguments are the text of an object, with that object; any other call as it is. */
+static json_t *call_with_object(const json_t *call) {
+    const json_t *function = json_object_get(call, "function"), *text = json_object_get(function, "arguments");
+    sp_error ignored = {0};
+    json_t *arguments = json_is_string(text)
+                            ? sp_json_parse(json_string_value(text), json_string_length(text), "arguments", &ignored)
+                            : NULL;
+    if (!json_is_object(arguments)) {
+        json_decref(arguments);
+        return shared(call);
+    }
+    json_t *out = json_copy((json_t *)(uintptr_t)call), *new_function = json_copy((json_t *)(uintptr_t)function);
+    json_object_set_new(new_function, "arguments", arguments);
+    json_object_set_new(out, "function", new_function);
+    return out;
+}
+
+/* The values of `message`, a new object, as they are for models that know less than OpenAI's. */
+static void adapt_message(json_t *message, const sp_chat_request *request) {
+    const char *role = json_string_value(json_object_get(message, "role"));
+    if (request->developer_is_system && role && strcmp(role, "developer") == 0)
+        json_object_set_new(message, "role", json_string("system"));
+    const json_t *calls = json_object_get(message, "tool_calls");
+    if (!request->object_arguments || !json_is_array(calls)) return;
+    json_t *adapted = json_array();
+    for (size_t i = 0; i < json_array_size(calls); i++)
+        json_array_append_new(adapted, call_with_object(json_array_get(calls, i)));
+    json_object_set_new(message, "tool_calls", adapted);
+}
 
 /* The message as templates see it: a new object whose values are shared. */
 static json_t *normalize_message(const json_t *message) {
@@ -224,8 +263,11 @@ static json_t *request_globals(const sp_chat_request *request) {
             json_object_set_new(globals, key, shared(value));
         }
     }
-    for (size_t i = 0; i < json_array_size(request->messages); i++)
-        json_array_append_new(messages, normalize_message(json_array_get(request->messages, i)));
+    for (size_t i = 0; i < json_array_size(request->messages); i++) {
+        json_t *message = normalize_message(json_array_get(request->messages, i));
+        adapt_message(message, request);
+        json_array_append_new(messages, message);
+    }
     json_object_set_new(globals, "messages", messages);
     json_object_set_new(globals, "tools", request->tools ? shared(request->tools) : json_null());
     json_object_set_new(globals, "documents", request->documents ? shared(request->documents) : json_null());
@@ -235,7 +277,7 @@ static json_t *request_globals(const sp_chat_request *request) {
 
 bool sp_chat_render(const sp_chat *chat, const sp_chat_request *request, sp_buf *out, sp_chat_spans *user_text,
                     sp_error *err) {
-    const sp_template *tpl = request->tools && chat->tool_use ? chat->tool_use : chat->main;
+    const sp_template *tpl = chosen(chat, request->tools != NULL);
     if (!sp_chat_has_template(chat)) return sp_fail(err, SP_ERR_INPUT, "the model has no chat template");
     if (!tpl) return sp_fail(err, SP_ERR_INPUT, "the model has several chat templates, and none is named 'default'");
     if (!check_request(request, err)) return false;

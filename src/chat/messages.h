@@ -27,8 +27,10 @@ sp_chat *sp_chat_open_text(const char *text, size_t n_bytes, const json_t *speci
 void sp_chat_close(sp_chat *chat); /* NULL is fine */
 
 bool sp_chat_has_template(const sp_chat *chat);
-/* Whether the template that is taken when tools are given mentions them. */
-bool sp_chat_reads_tools(const sp_chat *chat);
+/* Whether the template that is taken when tools are given (else the other) reads the variable `name`. */
+bool sp_chat_reads(const sp_chat *chat, bool with_tools, const char *name);
+/* Whether the source of any of its templates has this text. */
+bool sp_chat_mentions(const sp_chat *chat, const char *text);
 
 typedef struct {
     const json_t *messages;  /* array of objects, not empty */
@@ -36,7 +38,10 @@ typedef struct {
     const json_t *documents; /* array of objects; NULL: none */
     const json_t *kwargs;    /* object of further variables; NULL: none */
     bool add_generation_prompt;
-    int64_t now_s; /* as in sp_render_options */
+    /* Beyond what transformers does, for messages as OpenAI's clients write them: */
+    bool object_arguments;    /* arguments of tool calls that are the text of an object become that object */
+    bool developer_is_system; /* the role developer becomes system */
+    int64_t now_s;            /* as in sp_render_options */
 } sp_chat_request;
 
 /* Appends the rendered conversation to out. user_text, if not NULL, is replaced by the ranges of out that come from

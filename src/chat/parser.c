@@ -531,6 +531,7 @@ sp_template *sp_template_parse(const char *text, size_t n_bytes, const char *nam
         return NULL;
     }
     tpl->name = sp_arena_text(&tpl->arena, name, strlen(name));
+    tpl->source = (sp_string){sp_arena_text(&tpl->arena, text, n_bytes), n_bytes};
     sp_parse *p = SP_ARENA_NEW(&tpl->arena, sp_parse);
     p->tpl = tpl;
     p->err = err;
@@ -549,4 +550,8 @@ bool sp_template_reads(const sp_template *tpl, const char *name) {
     for (size_t i = 0; i < tpl->n_names; i++)
         if (sp_text_is(tpl->names[i], name)) return tpl->loaded[i];
     return false;
+}
+
+bool sp_template_mentions(const sp_template *tpl, const char *text) {
+    return memmem(tpl->source.text, tpl->source.n_bytes, text, strlen(text)) != NULL;
 }

@@ -147,6 +147,7 @@ enum { SP_CATCH_VARARGS = 1, SP_CATCH_KWARGS = 2, SP_CATCH_CALLER = 4 };
 struct sp_template {
     sp_arena arena;
     const char *name;
+    sp_string source;
     const sp_text **names; /* [n_names] every variable name; index is i_name */
     size_t n_names;
     bool *loaded; /* [n_names] read somewhere, not only set */

@@ -34,6 +34,8 @@ void sp_template_free(sp_template *tpl);
 
 /* Whether the template mentions the variable `name` (tools, documents, enable_thinking) anywhere. */
 bool sp_template_reads(const sp_template *tpl, const char *name);
+/* Whether its source has this text anywhere. */
+bool sp_template_mentions(const sp_template *tpl, const char *text);
 
 typedef struct {
     const json_t *globals; /* object of the variables that are the model's own (bos_token); borrowed, may be NULL */

@@ -146,7 +146,7 @@ sp_row_code sp_frontend_prompt(const sp_frontend *frontend, const sp_request *re
     sp_row_code code;
     if (!sp_chat_has_template(frontend->chat)) {
         code = raw_prompt(frontend, request, options, ids, rendered, err);
-    } else if (request->tools && !options->any_tools && !sp_chat_reads_tools(frontend->chat)) {
+    } else if (request->tools && !options->any_tools && !sp_chat_reads(frontend->chat, true, "tools")) {
         sp_fail(err, SP_ERR_SUPPORT,
                 "tools: the model's chat template never reads them; remove them or take a model that does");
         code = SP_ROW_INVALID_REQUEST;

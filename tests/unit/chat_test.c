@@ -316,11 +316,11 @@ static void test_globals(void **state) {
                 "{\"bos_token\":\"<s>\",\"eos_token\":{\"content\":\"</s>\"}}");
     assert_chat(chat, "[{}]", NULL, "{\"k\":1}", "<s></s>NoneNoneFalse1");
     assert_chat(chat, "[{}]", "[]", "{\"bos_token\":\"B\"}", "B</s>[]NoneFalse");
-    assert_true(sp_chat_reads_tools(chat));
+    assert_true(sp_chat_reads(chat, true, "tools"));
     sp_chat_close(chat);
     chat = chat_of(NULL, NULL);
     assert_false(sp_chat_has_template(chat));
-    assert_false(sp_chat_reads_tools(chat));
+    assert_false(sp_chat_reads(chat, true, "tools"));
     assert_chat(chat, "[{}]", NULL, NULL, "the model has no chat template");
     sp_chat_close(chat);
 }
