@@ -126,7 +126,7 @@ int sp_cmd_tokenize(const sp_invocation *invocation) {
         .invocation = invocation,
         .prompt = {.plain_text = invocation->options[SP_OPT_PLAIN_TEXT].given,
                    .no_generation_prompt = invocation->options[SP_OPT_NO_GENERATION_PROMPT].given,
-                   .any_tools = true,
+                   .as_transformers = true,
                    .now_s = invocation->options[SP_OPT_DATE].given ? invocation->options[SP_OPT_DATE].count : 0},
     };
     sp_error err = {0};

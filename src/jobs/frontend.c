@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "jobs/gguf_text.h"
+#include "util/size.h"
 
 /* The special token that the template writes right after an assistant message, if it writes one. */
 static bool add_turn_end(sp_frontend *frontend, sp_error *err) {
@@ -26,6 +27,7 @@ static bool add_turn_end(sp_frontend *frontend, sp_error *err) {
 static bool finish_open(sp_frontend *frontend, sp_error *err) {
     if (frontend->tokenizer && frontend->chat) {
         sp_stop_ids_add(&frontend->stops, sp_tokenizer_eos_id(frontend->tokenizer));
+        frontend->style = sp_chat_style_of(frontend->chat, frontend->tokenizer);
         if (add_turn_end(frontend, err)) return true;
     }
     sp_frontend_deinit(frontend);
@@ -37,6 +39,17 @@ bool sp_frontend_open_dir(sp_frontend *frontend, const char *dir, sp_error *err)
     frontend->tokenizer = sp_tokenizer_open_hf(dir, err);
     if (frontend->tokenizer) frontend->chat = sp_chat_open_hf(dir, err);
     return finish_open(frontend, err);
+}
+
+static void mask_stops(sp_frontend *frontend, size_t n_vocab) {
+    size_t n_words = sp_div_up(n_vocab, 64);
+    frontend->goes_on = malloc(n_words * sizeof *frontend->goes_on);
+    SP_CHECK(frontend->goes_on != NULL);
+    memset(frontend->goes_on, 0xff, n_words * sizeof *frontend->goes_on);
+    for (size_t i = 0; i < frontend->stops.n; i++) {
+        size_t id = (size_t)frontend->stops.ids[i];
+        if (id < n_vocab) frontend->goes_on[id / 64] &= ~(UINT64_C(1) << id % 64);
+    }
 }
 
 bool sp_frontend_open_model(sp_frontend *frontend, const sp_model *model, sp_error *err) {
@@ -55,6 +68,7 @@ bool sp_frontend_open_model(sp_frontend *frontend, const sp_model *model, sp_err
         return false;
     }
     for (size_t i = 0; i < model->arch.n_stop_ids; i++) sp_stop_ids_add(&frontend->stops, model->arch.stop_ids[i]);
+    mask_stops(frontend, model->arch.n_vocab);
     return true;
 }
 
@@ -62,6 +76,7 @@ void sp_frontend_deinit(sp_frontend *frontend) {
     sp_tokenizer_free(frontend->tokenizer);
     sp_chat_close(frontend->chat);
     free(frontend->stops.ids);
+    free(frontend->goes_on);
     *frontend = (sp_frontend){0};
 }
 
@@ -76,8 +91,21 @@ static json_t *prompt_messages(const sp_request *request) {
     return messages;
 }
 
-static bool refuse_without_template(const sp_request *request, sp_error *err) {
-    const char *field = request->messages ? "messages" : request->system ? "system" : request->tools ? "tools" : NULL;
+/* Fields that a template must read if they are not to be lost without a word. */
+static const char *first_unread(const sp_frontend *frontend, const sp_request *request) {
+    const struct {
+        const char *name;
+        const json_t *value;
+    } fields[] = {
+        {"tools", request->tools}, {"reasoning_effort", request->reasoning_effort}, {"verbosity", request->verbosity}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (fields[i].value && !sp_chat_reads(frontend->chat, request->tools != NULL, fields[i].name))
+            return fields[i].name;
+    return NULL;
+}
+
+static bool refuse_without_template(const sp_frontend *frontend, const sp_request *request, sp_error *err) {
+    const char *field = request->messages ? "messages" : request->system ? "system" : first_unread(frontend, request);
     if (!field) return true;
     return sp_fail(err, SP_ERR_INPUT, "%s: the model has no chat_template to render it with; give raw text as prompt",
                    field);
@@ -86,7 +114,7 @@ static bool refuse_without_template(const sp_request *request, sp_error *err) {
 static sp_row_code raw_prompt(const sp_frontend *frontend, const sp_request *request, const sp_prompt_options *options,
                               sp_ids *ids, sp_buf *rendered, sp_error *err) {
     sp_encode_options encode = {.add_special = true, .plain_text = options->plain_text};
-    if (!refuse_without_template(request, err)) return SP_ROW_INVALID_REQUEST;
+    if (!refuse_without_template(frontend, request, err)) return SP_ROW_INVALID_REQUEST;
     if (rendered && !sp_buf_add(rendered, request->prompt, request->prompt_bytes)) {
         sp_fail(err, SP_ERR_MEMORY, "prompt: no memory for its %zu bytes", request->prompt_bytes);
         return SP_ROW_INVALID_REQUEST;
@@ -117,18 +145,45 @@ static void tell_parts(const json_t *messages, sp_error *err) {
     sp_fail(err, first.code, "%s; the template may not read lists of parts, write content as a string", first.text);
 }
 
+/* Variables of the template that have fields of their own join those of chat_template_kwargs; the caller owns them.
+ * NULL with err filled when a variable is given in both. */
+static json_t *template_variables(const sp_request *request, sp_error *err) {
+    const struct {
+        const char *name;
+        const json_t *value;
+    } fields[] = {{"reasoning_effort", request->reasoning_effort}, {"verbosity", request->verbosity}};
+    json_t *variables = request->template_kwargs ? json_copy((json_t *)request->template_kwargs) : json_object();
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        if (!fields[i].value) continue;
+        if (json_object_get(variables, fields[i].name)) {
+            sp_fail(err, SP_ERR_INPUT, "%s: given beside chat_template_kwargs and in it, one of them wanted",
+                    fields[i].name);
+            json_decref(variables);
+            return NULL;
+        }
+        json_object_set(variables, fields[i].name, (json_t *)fields[i].value);
+    }
+    return variables;
+}
+
 static sp_row_code chat_prompt(const sp_frontend *frontend, const sp_request *request, const json_t *messages,
                                const sp_prompt_options *options, sp_ids *ids, sp_buf *text, sp_error *err) {
     sp_chat_spans user_text = {0};
+    json_t *variables = template_variables(request, err);
+    if (!variables) return SP_ROW_INVALID_REQUEST;
     sp_chat_request chat = {
         .messages = messages,
         .tools = request->tools,
         .documents = request->documents,
-        .kwargs = request->template_kwargs,
+        .kwargs = variables,
         .add_generation_prompt = !options->no_generation_prompt,
         .now_s = options->now_s,
+        .object_arguments = !options->as_transformers && frontend->style.object_arguments,
+        .developer_is_system = !options->as_transformers && frontend->style.no_developer,
     };
-    if (!sp_chat_render(frontend->chat, &chat, text, options->plain_text ? &user_text : NULL, err)) {
+    bool is_rendered = sp_chat_render(frontend->chat, &chat, text, options->plain_text ? &user_text : NULL, err);
+    json_decref(variables);
+    if (!is_rendered) {
         sp_chat_spans_deinit(&user_text);
         tell_parts(messages, err);
         return SP_ROW_TEMPLATE;
@@ -143,12 +198,13 @@ static sp_row_code chat_prompt(const sp_frontend *frontend, const sp_request *re
 
 sp_row_code sp_frontend_prompt(const sp_frontend *frontend, const sp_request *request, const sp_prompt_options *options,
                                sp_ids *ids, sp_buf *rendered, sp_error *err) {
+    const char *unread = first_unread(frontend, request);
     sp_row_code code;
     if (!sp_chat_has_template(frontend->chat)) {
         code = raw_prompt(frontend, request, options, ids, rendered, err);
-    } else if (request->tools && !options->any_tools && !sp_chat_reads(frontend->chat, true, "tools")) {
+    } else if (unread && !options->as_transformers) {
         sp_fail(err, SP_ERR_SUPPORT,
-                "tools: the model's chat template never reads them; remove them or take a model that does");
+                "%s: the model's chat template never reads it; remove it or take a model that does", unread);
         code = SP_ROW_INVALID_REQUEST;
     } else {
         json_t *own = request->messages ? NULL : prompt_messages(request);

@@ -4,7 +4,7 @@
 #ifndef SPILL_JOBS_FRONTEND_H
 #define SPILL_JOBS_FRONTEND_H
 
-#include "chat/messages.h"
+#include "chat/answer.h"
 #include "jobs/request.h"
 #include "jobs/row.h"
 #include "model/model.h"
@@ -13,14 +13,18 @@
 typedef struct {
     sp_tokenizer *tokenizer;
     sp_chat *chat;
+    sp_chat_style style;
     sp_stop_ids stops;
+    uint64_t
+        *goes_on; /* mask of all ids of the model but the stops (as in sp_sample_options), heap; NULL without model */
 } sp_frontend;
 
 typedef struct {
     bool plain_text;           /* control tokens in message text are ordinary text */
     bool no_generation_prompt; /* render without the opening of the assistant's turn */
-    bool any_tools;            /* render tools whether the template reads them or not (as transformers) */
-    int64_t now_s;             /* what templates see as today; 0: the clock */
+    bool as_transformers; /* nothing but what it does: tools and the like that the template never reads are let through,
+                           * roles and arguments of calls stay as they are written */
+    int64_t now_s;        /* what templates see as today; 0: the clock */
 } sp_prompt_options;
 
 /* For a model (its directory or GGUF file), which is not borrowed. False with err filled and *frontend empty:

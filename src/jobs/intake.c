@@ -79,7 +79,8 @@ static sp_row_code make_row(const sp_intake *intake, sp_request *request, sp_row
     }
     sp_request_drop_prompt(request);
     size_t max_new = sp_min_size(request->decoding.max_tokens, n_positions - prompt.n);
-    *row = sp_row_new(request, &prompt, max_new, setup->frontend->tokenizer, setup->seed, err);
+    *row =
+        sp_row_new(request, &prompt, max_new, setup->frontend->tokenizer, setup->frontend->goes_on, setup->seed, err);
     return *row ? SP_ROW_OK : SP_ROW_NUMERIC;
 }
 

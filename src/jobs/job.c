@@ -19,6 +19,7 @@
 #include "jobs/manifest.h"
 #include "jobs/output.h"
 #include "jobs/progress.h"
+#include "jobs/reading.h"
 #include "jobs/result.h"
 #include "jobs/resume.h"
 #include "jobs/rundir.h"
@@ -161,11 +162,11 @@ static bool put_error(void *ctx, const sp_bad_row *row, sp_error *err) {
 }
 
 /* Whether the answer equals what the input row expects, white space around both aside. */
-static void compare_expected(job *j, const sp_row *row) {
+static void compare_expected(job *j, const sp_row *row, const sp_answer *answer) {
     const char *want = json_string_value(row->request.expected);
     if (!want) return;
-    const char *text = row->text.data ? row->text.data : "";
-    size_t n = row->text.n_bytes, n_want = json_string_length(row->request.expected);
+    const char *text = answer->content.n_bytes ? answer->content.text : "";
+    size_t n = answer->content.n_bytes, n_want = json_string_length(row->request.expected);
     while (n && strchr(" \t\r\n", *text)) text++, n--;
     while (n && strchr(" \t\r\n", text[n - 1])) n--;
     while (n_want && strchr(" \t\r\n", *want)) want++, n_want--;
@@ -174,28 +175,35 @@ static void compare_expected(job *j, const sp_row *row) {
     j->result->n_matched += n == n_want && memcmp(text, want, n) == 0;
 }
 
+static bool put_answer(job *j, sp_row *row, sp_error *err) {
+    sp_buf text = {0};
+    sp_answer answer = {0};
+    sp_buf_clear(&j->line);
+    bool good = sp_row_read_answer(row, &j->frontend, &text, &answer, err) &&
+                (sp_result_row(&j->line, &j->context, row, &answer) ||
+                 sp_fail(err, SP_ERR_MEMORY, "%s: no memory for its result line", row->request.custom_id)) &&
+                put_line(j, j->line.data, j->line.n_bytes, err);
+    if (good) {
+        j->result->n_done++;
+        compare_expected(j, row, &answer);
+        sp_forecast_row(j->forecast, row);
+        sp_job_row event = {.custom_id = row->request.custom_id,
+                            .n_tokens = row->n_new,
+                            .finish_reason = sp_finish_name(row->finish),
+                            .text = row->text.data ? row->text.data : "",
+                            .expected = row->request.expected};
+        if (j->events->row) j->events->row(j->events->ctx, &event);
+    }
+    sp_answer_deinit(&answer);
+    sp_buf_deinit(&text);
+    return good;
+}
+
 static bool row_done(void *ctx, sp_row *row, sp_row_code code, const char *message, sp_error *err) {
     job *j = ctx;
-    bool good;
-    if (code != SP_ROW_OK) {
-        good = put_error(j, &(sp_bad_row){row->request.custom_id, row->request.i_line, code, message}, err);
-    } else {
-        sp_buf_clear(&j->line);
-        good = sp_result_row(&j->line, &j->context, row) ||
-               sp_fail(err, SP_ERR_MEMORY, "%s: no memory for its result line", row->request.custom_id);
-        good = good && put_line(j, j->line.data, j->line.n_bytes, err);
-        if (good) {
-            j->result->n_done++;
-            compare_expected(j, row);
-            sp_forecast_row(j->forecast, row);
-            sp_job_row event = {.custom_id = row->request.custom_id,
-                                .n_tokens = row->n_new,
-                                .finish_reason = sp_finish_name(row->finish),
-                                .text = row->text.data ? row->text.data : "",
-                                .expected = row->request.expected};
-            if (j->events->row) j->events->row(j->events->ctx, &event);
-        }
-    }
+    bool good = code == SP_ROW_OK
+                    ? put_answer(j, row, err)
+                    : put_error(j, &(sp_bad_row){row->request.custom_id, row->request.i_line, code, message}, err);
     sp_journal_leave(j->journal, row);
     sp_row_free(row);
     return good;

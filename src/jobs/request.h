@@ -33,7 +33,7 @@ enum { SP_TEMPERATURE_MAX = 100 }; /* beyond it every token is as likely as any 
 
 /* How a row is decoded: from its own fields, else from the command's defaults. */
 typedef struct {
-    size_t max_tokens;
+    size_t max_tokens, min_tokens;
     double temperature; /* 0: greedy */
     double top_p;       /* 1: off */
     size_t top_k;       /* 0: off */
@@ -44,6 +44,7 @@ typedef struct {
     size_t n_stop;
     const char **stop; /* [n_stop], none empty */
     size_t *stop_bytes;
+    double frequency_penalty, presence_penalty; /* -2..2 */
     size_t n_bias;
     sp_logit_bias *bias; /* [n_bias], ascending ids */
 } sp_decoding;
@@ -60,7 +61,13 @@ typedef struct {
     size_t system_bytes;
     const json_t *messages;                            /* else: a non-empty array of objects */
     const json_t *tools, *documents, *template_kwargs; /* or NULL */
+    const json_t *reasoning_effort, *verbosity;        /* strings for the template, or NULL */
     const json_t *expected;                            /* for eval, or NULL */
+    bool no_calls;                                     /* tool_choice "none": tools is NULL */
+    bool one_call;                                     /* of several tool calls the first is given */
+    bool raw_calls;                                    /* calls stay text */
+    bool has_tools;                                    /* also when tools itself is dropped */
+    bool raw_reasoning;                                /* reasoning stays in the content */
     sp_decoding decoding;
 } sp_request;
 

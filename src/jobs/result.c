@@ -4,8 +4,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "util/json.h"
+#include "util/size.h"
 #include "util/utf8.h"
 
 static void put_text(sp_buf *out, const char *text) { sp_json_quote(out, text, strlen(text)); }
@@ -67,13 +69,58 @@ static void put_logprobs(sp_buf *out, const sp_result_context *context, const sp
     sp_buf_text(out, "],\"refusal\":null}");
 }
 
-static void put_body(sp_buf *out, const sp_result_context *context, const sp_row *row) {
+static void put_string(sp_buf *out, bool is_there, sp_string text) {
+    if (is_there)
+        sp_json_quote(out, text.n_bytes ? text.text : "", text.n_bytes);
+    else
+        sp_buf_text(out, "null");
+}
+
+/* An id for call i: nine letters and digits, since some templates take no other, from the row's name and its prompt: so
+ * a conversation that goes on has no id twice. */
+static void put_call_id(sp_buf *out, const sp_row *row, size_t i) {
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    const char *name = row->request.custom_id;
+    uint64_t hash = XXH64(row->tokens, row->n_prompt * sizeof *row->tokens, XXH64(name, strlen(name), i));
+    char id[10] = {0};
+    for (size_t k = 0; k < sizeof id - 1; k++, hash /= 62) id[k] = digits[hash % 62];
+    put_text(out, id);
+}
+
+static void put_calls(sp_buf *out, const sp_row *row, const sp_answer *answer) {
+    size_t n = row->request.one_call ? sp_min_size(answer->n_calls, 1) : answer->n_calls;
+    if (n == 0) return;
+    sp_buf_text(out, ",\"tool_calls\":[");
+    for (size_t i = 0; i < n; i++) {
+        sp_buf_text(out, i ? ",{\"id\":" : "{\"id\":");
+        put_call_id(out, row, i);
+        sp_buf_text(out, ",\"type\":\"function\",\"function\":{\"name\":");
+        put_string(out, true, answer->calls[i].name);
+        sp_buf_text(out, ",\"arguments\":");
+        put_string(out, true, answer->calls[i].arguments);
+        sp_buf_text(out, "}}");
+    }
+    sp_buf_char(out, ']');
+}
+
+static void put_message(sp_buf *out, const sp_row *row, const sp_answer *answer) {
+    sp_buf_text(out, "{\"role\":\"assistant\",\"content\":");
+    put_string(out, answer->has_content, answer->content);
+    if (answer->has_reasoning) {
+        sp_buf_text(out, ",\"reasoning_content\":");
+        put_string(out, true, answer->reasoning);
+    }
+    put_calls(out, row, answer);
+    sp_buf_text(out, ",\"refusal\":null}");
+}
+
+static void put_body(sp_buf *out, const sp_result_context *context, const sp_row *row, const sp_answer *answer) {
     sp_buf_printf(out, "{\"id\":\"chatcmpl-%s-%zu\",\"object\":\"chat.completion\",\"created\":%lld,", context->run_id,
                   row->request.i_line, (long long)context->created_s);
     put_pair(out, "model", context->model_name);
-    sp_buf_text(out, ",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":");
-    sp_json_quote(out, row->text.data ? row->text.data : "", row->text.n_bytes);
-    sp_buf_text(out, ",\"refusal\":null},\"logprobs\":");
+    sp_buf_text(out, ",\"choices\":[{\"index\":0,\"message\":");
+    put_message(out, row, answer);
+    sp_buf_text(out, ",\"logprobs\":");
     put_logprobs(out, context, row);
     sp_buf_char(out, ',');
     put_pair(out, "finish_reason", sp_finish_name(row->finish));
@@ -110,22 +157,24 @@ static double seconds_between(uint64_t from_ns, uint64_t to_ns) {
     return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
 }
 
-bool sp_result_row(sp_buf *out, const sp_result_context *context, const sp_row *row) {
+bool sp_result_row(sp_buf *out, const sp_result_context *context, const sp_row *row, const sp_answer *answer) {
     sp_buf_printf(out, "{\"id\":\"batch_req_%s-%zu\",\"custom_id\":", context->run_id, row->request.i_line);
     put_text(out, row->request.custom_id);
     sp_buf_printf(out, ",\"response\":{\"status_code\":200,\"request_id\":\"%s-%zu\",\"body\":", context->run_id,
                   row->request.i_line);
-    put_body(out, context, row);
+    put_body(out, context, row, answer);
     sp_buf_text(out, "},\"error\":null,");
     put_origin(out, context, row->request.i_line);
     const sp_sample_options *sampling = &row->sampling;
-    sp_buf_printf(out,
-                  ",\"decoding\":{\"max_tokens\":%zu,\"temperature\":%.9g,\"top_p\":%.9g,\"top_k\":%zu,\"seed\":%lld},"
-                  "\"prompt_tokens\":%zu,\"new_tokens\":%zu,\"first_token_s\":%.6f,\"seconds\":%.6f,\"tokens\":",
-                  row->max_new, (double)sampling->temperature, (double)sampling->top_p, sampling->top_k,
-                  (long long)sampling->seed, row->n_prompt, row->n_new,
-                  seconds_between(row->started_ns, row->first_token_ns),
-                  seconds_between(row->started_ns, row->finished_ns));
+    sp_buf_printf(
+        out,
+        ",\"decoding\":{\"max_tokens\":%zu,\"min_tokens\":%zu,\"temperature\":%.9g,\"top_p\":%.9g,\"top_k\":%zu,"
+        "\"frequency_penalty\":%.9g,\"presence_penalty\":%.9g,\"seed\":%lld},"
+        "\"prompt_tokens\":%zu,\"new_tokens\":%zu,\"first_token_s\":%.6f,\"seconds\":%.6f,\"tokens\":",
+        row->max_new, row->request.decoding.min_tokens, (double)sampling->temperature, (double)sampling->top_p,
+        sampling->top_k, (double)sampling->frequency_penalty, (double)sampling->presence_penalty,
+        (long long)sampling->seed, row->n_prompt, row->n_new, seconds_between(row->started_ns, row->first_token_ns),
+        seconds_between(row->started_ns, row->finished_ns));
     sp_json_int32s(out, row->tokens + row->n_prompt, row->n_new);
     if (context->echo_tokens) {
         sp_buf_text(out, ",\"prompt_tokens_ids\":");

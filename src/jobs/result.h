@@ -5,6 +5,7 @@
 #ifndef SPILL_JOBS_RESULT_H
 #define SPILL_JOBS_RESULT_H
 
+#include "chat/answer.h"
 #include "jobs/row.h"
 
 /* What all rows of a job have in common. */
@@ -23,8 +24,8 @@ typedef struct {
     const sp_tokenizer *tokenizer;
 } sp_result_context;
 
-/* Appends the line of a finished row, with its LF. False when memory ends. */
-bool sp_result_row(sp_buf *out, const sp_result_context *context, const sp_row *row);
+/* Appends the line of a finished row and its answer, with its LF. False when memory ends. */
+bool sp_result_row(sp_buf *out, const sp_result_context *context, const sp_row *row, const sp_answer *answer);
 
 /* Appends the line of a row that is an error. */
 bool sp_result_error(sp_buf *out, const sp_result_context *context, const char *custom_id, size_t i_line,

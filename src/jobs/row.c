@@ -9,7 +9,7 @@
 #include "util/size.h"
 
 static const char *const finish_names[] = {
-    [SP_FINISH_NONE] = "", [SP_FINISH_STOP] = "stop", [SP_FINISH_LENGTH] = "length"};
+    [SP_FINISH_NONE] = "", [SP_FINISH_STOP] = "stop", [SP_FINISH_LENGTH] = "length", [SP_FINISH_CALLS] = "tool_calls"};
 
 const char *sp_finish_name(sp_finish finish) { return finish_names[finish]; }
 
@@ -44,8 +44,15 @@ static void add_stop_tokens(sp_row *row, const sp_tokenizer *tokenizer) {
     }
 }
 
+/* What bounds the next token: what there is so far. */
+static void set_sampling(sp_row *row) {
+    row->sampling.generated = row->tokens + row->n_prompt;
+    row->sampling.n_generated = row->n_new;
+    row->sampling.mask = row->n_new < row->request.decoding.min_tokens ? row->goes_on : NULL;
+}
+
 sp_row *sp_row_new(sp_request *request, sp_ids *prompt, size_t max_new, const sp_tokenizer *tokenizer,
-                   int64_t default_seed, sp_error *err) {
+                   const uint64_t *goes_on, int64_t default_seed, sp_error *err) {
     sp_row *row = calloc(1, sizeof *row);
     SP_CHECK(row != NULL);
     row->request = *request;
@@ -53,6 +60,7 @@ sp_row *sp_row_new(sp_request *request, sp_ids *prompt, size_t max_new, const sp
     row->n_prompt = prompt->n;
     row->max_new = max_new;
     row->tokens = prompt->ids;
+    row->goes_on = goes_on;
     *prompt = (sp_ids){0};
     const sp_decoding *decoding = &row->request.decoding;
     row->sampling = (sp_sample_options){
@@ -60,12 +68,15 @@ sp_row *sp_row_new(sp_request *request, sp_ids *prompt, size_t max_new, const sp
         .top_p = (float)decoding->top_p,
         .top_k = decoding->top_k,
         .seed = row_seed(&row->request, default_seed),
+        .frequency_penalty = (float)decoding->frequency_penalty,
+        .presence_penalty = (float)decoding->presence_penalty,
         .bias = decoding->bias,
         .n_bias = decoding->n_bias,
         .logprobs = decoding->logprobs,
         .n_top = decoding->top_logprobs,
     };
     add_stop_tokens(row, tokenizer);
+    set_sampling(row);
     row->detok = sp_detok_new(tokenizer, true, err);
     if (row->detok) return row;
     sp_row_free(row);
@@ -93,17 +104,20 @@ size_t sp_row_find_stop(const sp_decoding *decoding, const char *text, size_t n_
     return best;
 }
 
-/* Looks for stop strings in what was decoded since the text was old_bytes long; cuts the text at one. */
+/* Looks for stop strings in what was decoded since the text was old_bytes long; cuts the text at one. One that begins
+ * among the first min_tokens tokens is passed over. */
 static bool cut_at_stop(sp_row *row, size_t old_bytes) {
     size_t longest = 1;
+    if (row->n_new <= row->request.decoding.min_tokens) row->min_bytes = row->text.n_bytes;
     for (size_t i = 0; i < row->request.decoding.n_stop; i++)
         longest = sp_max_size(longest, row->request.decoding.stop_bytes[i]);
-    size_t from = old_bytes >= longest - 1 ? old_bytes - (longest - 1) : 0;
+    size_t from = sp_max_size(old_bytes >= longest - 1 ? old_bytes - (longest - 1) : 0, row->min_bytes);
     size_t at = sp_row_find_stop(&row->request.decoding, row->text.data, row->text.n_bytes, from);
     if (at == SIZE_MAX) return false;
     row->text.n_bytes = at;
     row->text.data[at] = '\0';
     row->finish = SP_FINISH_STOP;
+    row->is_cut = true;
     return true;
 }
 
@@ -124,12 +138,14 @@ bool sp_row_push(sp_row *row, const sp_sample *sample, const sp_stop_ids *stops,
     if (row->samples) row->samples[row->n_new] = *sample;
     row->tokens[row->n_prompt + row->n_new++] = sample->id;
     size_t old_bytes = row->text.n_bytes;
-    bool ended = sp_stop_ids_has(stops, sample->id) || sp_stop_ids_has(&row->stop_tokens, sample->id);
+    bool may_end = row->n_new > row->request.decoding.min_tokens;
+    bool ended = sp_stop_ids_has(stops, sample->id) || (may_end && sp_stop_ids_has(&row->stop_tokens, sample->id));
     bool good = ended || sp_detok_push(row->detok, sample->id, &row->text);
     bool last = ended || row->n_new == row->max_new;
     if (good && last) good = sp_detok_finish(row->detok, &row->text);
     if (!good) return sp_fail(err, SP_ERR_MEMORY, "token %zu: no memory for the row's text", row->n_new);
     if (!cut_at_stop(row, old_bytes) && last) row->finish = ended ? SP_FINISH_STOP : SP_FINISH_LENGTH;
+    set_sampling(row);
     if (row->finish != SP_FINISH_NONE) row->finished_ns = sp_clock_ns();
     return true;
 }

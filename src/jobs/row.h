@@ -12,8 +12,8 @@
 #include "tokenizer/tokenizer.h"
 #include "util/buf.h"
 
-typedef enum { SP_FINISH_NONE, SP_FINISH_STOP, SP_FINISH_LENGTH } sp_finish;
-const char *sp_finish_name(sp_finish finish); /* "stop", "length"; "" while running */
+typedef enum { SP_FINISH_NONE, SP_FINISH_STOP, SP_FINISH_LENGTH, SP_FINISH_CALLS } sp_finish;
+const char *sp_finish_name(sp_finish finish); /* "stop", "length", "tool_calls"; "" while running */
 
 /* Ids that end a turn, ascending. */
 typedef struct {
@@ -28,13 +28,16 @@ typedef struct {
     sp_request request;
     int32_t *tokens; /* [n_prompt + n_new], heap: prompt, then generated */
     size_t n_prompt, n_new;
-    size_t room_new;         /* tokens (and samples) there is memory for behind the prompt */
-    size_t max_new;          /* max_tokens, cut at the model's positions */
-    sp_stop_ids stop_tokens; /* the row's stop strings that are special tokens */
-    sp_sample_options sampling;
-    sp_sample *samples; /* [n_new] when logprobs are wanted, else NULL; heap */
+    size_t room_new;            /* tokens (and samples) there is memory for behind the prompt */
+    size_t max_new;             /* max_tokens, cut at the model's positions */
+    sp_stop_ids stop_tokens;    /* the row's stop strings that are special tokens */
+    sp_sample_options sampling; /* of the next token; changes with every token */
+    const uint64_t *goes_on;    /* the mask while the row has fewer than min_tokens; or NULL */
+    sp_sample *samples;         /* [n_new] when logprobs are wanted, else NULL; heap */
     sp_detok *detok;
-    sp_buf text; /* decoded so far, cut at a stop string */
+    sp_buf text;      /* decoded so far, special tokens left out, cut at a stop string */
+    bool is_cut;      /* at a stop string */
+    size_t min_bytes; /* of the text, of the first min_tokens tokens: stop strings are looked for behind them */
     sp_finish finish;
     uint32_t seq; /* while running */
     bool is_running;
@@ -42,10 +45,10 @@ typedef struct {
     uint64_t started_ns, finished_ns, first_token_ns;
 } sp_row;
 
-/* Takes the request and the prompt's ids (ownership moves in, also on failure); borrows the tokenizer. NULL with
- * SP_ERR_MEMORY. */
+/* Takes the request and the prompt's ids (ownership moves in, also on failure); borrows the tokenizer and goes_on, the
+ * mask of all ids but those that end a turn (needed for rows with min_tokens). NULL with SP_ERR_MEMORY. */
 sp_row *sp_row_new(sp_request *request, sp_ids *prompt, size_t max_new, const sp_tokenizer *tokenizer,
-                   int64_t default_seed, sp_error *err) SP_MUST_CHECK;
+                   const uint64_t *goes_on, int64_t default_seed, sp_error *err) SP_MUST_CHECK;
 void sp_row_free(sp_row *row); /* NULL is fine */
 
 /* Adds a generated token and decides whether the row is finished. False with SP_ERR_MEMORY when its text does not fit.

@@ -78,12 +78,12 @@ static void write_rows(void) {
     char *rows = calloc(1, 1 << 20);
     size_t used = 0;
     for (int i = 0; i < 240; i++) {
-        used +=
-            (size_t)sprintf(rows + used,
-                            "{\"custom_id\":\"r%d\",\"prompt\":\"%d lamps for Ms Weiss\",\"max_tokens\":%d,"
-                            "\"temperature\":%s%s%s}\n",
-                            i == 200 ? 199 : i, i, 5 + i * 7 % 200, i % 2 ? "9" : "0",
-                            i % 3 ? "" : ",\"logprobs\":true,\"top_logprobs\":3", i % 5 ? "" : ",\"stop\":[\"er\"]");
+        used += (size_t)sprintf(rows + used,
+                                "{\"custom_id\":\"r%d\",\"prompt\":\"%d lamps for Ms Weiss\",\"max_tokens\":%d,"
+                                "\"temperature\":%s%s%s%s}\n",
+                                i == 200 ? 199 : i, i, 5 + i * 7 % 200, i % 2 ? "9" : "0",
+                                i % 3 ? "" : ",\"logprobs\":true,\"top_logprobs\":3", i % 5 ? "" : ",\"stop\":[\"er\"]",
+                                i % 4 ? "" : ",\"frequency_penalty\":0.5,\"presence_penalty\":-1,\"min_tokens\":4");
         if (i % 50 == 7) used += (size_t)sprintf(rows + used, "\n{\"prompt\":%d}\n", i);
     }
     scratch_file("rows.jsonl", rows);

@@ -49,7 +49,7 @@ static sp_row *new_row(size_t i) {
     request.decoding.logprobs = i == 1;
     request.decoding.top_logprobs = i == 1 ? 2 : 0;
     sp_ids prompt = {0};
-    sp_row *row = sp_row_new(&request, &prompt, 1000, frontend.tokenizer, 0, &err);
+    sp_row *row = sp_row_new(&request, &prompt, 1000, frontend.tokenizer, NULL, 0, &err);
     assert_non_null(row);
     return row;
 }

@@ -52,9 +52,43 @@ static const struct {
     {"{\"prompt\":\"a\",\"top_p\":1.5}", SP_ROW_INVALID_REQUEST, "top_p"},
     {"{\"prompt\":\"a\",\"n\":2}", SP_ROW_INVALID_REQUEST, "n: 2 found"},
     {"{\"prompt\":\"a\",\"stream\":true}", SP_ROW_INVALID_REQUEST, "stream: true found, false wanted"},
-    {"{\"prompt\":\"a\",\"frequency_penalty\":0.5}", SP_ROW_INVALID_REQUEST, "frequency_penalty"},
+    {"{\"prompt\":\"a\",\"frequency_penalty\":2.5}", SP_ROW_INVALID_REQUEST,
+     "frequency_penalty: 2.5 found, a number from -2 to 2 wanted"},
+    {"{\"prompt\":\"a\",\"presence_penalty\":\"1\"}", SP_ROW_INVALID_REQUEST, "presence_penalty: \"1\" found"},
     {"{\"prompt\":\"a\",\"response_format\":{\"type\":\"json_object\"}}", SP_ROW_INVALID_REQUEST,
-     "response_format: unknown"},
+     "response_format: {\"type\": \"json_object\"} found"},
+    {"{\"prompt\":\"a\",\"response_format\":{\"type\":\"text\"},\"modalities\":[\"text\"],\"min_tokens\":2}", SP_ROW_OK,
+     NULL},
+    {"{\"prompt\":\"a\",\"min_tokens\":5,\"max_tokens\":4}", SP_ROW_INVALID_REQUEST,
+     "min_tokens: 5 found, at most max_tokens (4) wanted"},
+    {"{\"prompt\":\"a\",\"min_tokens\":-1}", SP_ROW_INVALID_REQUEST, "min_tokens: -1 found"},
+    {"{\"prompt\":\"a\",\"modalities\":[\"text\",\"audio\"]}", SP_ROW_INVALID_REQUEST, "modalities"},
+    {"{\"prompt\":\"a\",\"audio\":{\"voice\":\"x\"}}", SP_ROW_INVALID_REQUEST, "audio: not supported"},
+    {"{\"prompt\":\"a\",\"stream_options\":{\"include_usage\":true}}", SP_ROW_INVALID_REQUEST,
+     "stream_options: not supported, remove it"},
+    {"{\"prompt\":\"a\",\"functions\":[]}", SP_ROW_INVALID_REQUEST, "functions: not supported, write tools"},
+    {"{\"prompt\":\"a\",\"function_call\":\"auto\"}", SP_ROW_INVALID_REQUEST,
+     "function_call: not supported, write tool_"},
+    {"{\"prompt\":\"a\",\"web_search_options\":{}}", SP_ROW_INVALID_REQUEST, "web_search_options: not supported"},
+    {"{\"prompt\":\"a\",\"store\":true,\"metadata\":{},\"user\":\"u\",\"service_tier\":\"flex\",\"safety_identifier\":"
+     "\"s\","
+     "\"prompt_cache_key\":\"k\",\"prompt_cache_retention\":\"24h\",\"prediction\":{\"type\":\"content\",\"content\":"
+     "\"c\"}}",
+     SP_ROW_OK, NULL},
+    {"{\"prompt\":\"a\",\"user\":5,\"store\":1,\"metadata\":[]}", SP_ROW_OK, NULL},
+    {"{\"prompt\":\"a\",\"parallel_tool_calls\":false,\"parse_tool_calls\":true,\"reasoning_format\":\"none\","
+     "\"reasoning_effort\":\"high\",\"verbosity\":\"low\"}",
+     SP_ROW_OK, NULL},
+    {"{\"prompt\":\"a\",\"parallel_tool_calls\":0}", SP_ROW_INVALID_REQUEST, "parallel_tool_calls: 0 found"},
+    {"{\"prompt\":\"a\",\"reasoning_format\":\"raw\"}", SP_ROW_INVALID_REQUEST, "reasoning_format: \"raw\" found"},
+    {"{\"prompt\":\"a\",\"reasoning_effort\":3}", SP_ROW_INVALID_REQUEST, "reasoning_effort: 3 found"},
+    {"{\"prompt\":\"a\",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}}", SP_ROW_INVALID_REQUEST,
+     "tool_choice: {"},
+    {"{\"prompt\":\"a\",\"tools\":[{\"type\":\"custom\"}]}", SP_ROW_INVALID_REQUEST, "tools[0].type: \"custom\" found"},
+    {"{\"prompt\":\"a\",\"tools\":[{\"type\":\"function\",\"function\":{}}]}", SP_ROW_INVALID_REQUEST,
+     "tools[0].function: {} found, an object with a name wanted"},
+    {"{\"prompt\":\"a\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]}",
+     SP_ROW_INVALID_REQUEST, "tools[0].function.strict: true found"},
     {"{\"prompt\":\"a\",\"stop\":\"\"}", SP_ROW_INVALID_REQUEST, "stop"},
     {"{\"prompt\":\"a\",\"stop\":[1]}", SP_ROW_INVALID_REQUEST, "stop: 1 found"},
     {"{\"prompt\":\"a\",\"logprobs\":1}", SP_ROW_INVALID_REQUEST, "logprobs: 1 found, true or false"},
@@ -75,6 +109,21 @@ static const struct {
     {"{\"messages\":[{\"role\":\"user\",\"content\":5}]}", SP_ROW_INVALID_REQUEST, "messages[0]: content: 5 found"},
     {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}]}]}",
      SP_ROW_INVALID_REQUEST, "messages[0].content[0]: \"image_url\" found"},
+    {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"a\",\"type\":\"function\",\"function\":{"
+     "\"name\":\"f\","
+     "\"arguments\":\"{}\"}},{\"function\":{\"name\":\"g\",\"arguments\":{}}}]},{\"role\":\"tool\",\"content\":\"x\"}]"
+     "}",
+     SP_ROW_OK, NULL},
+    {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":{}}]}", SP_ROW_INVALID_REQUEST,
+     "messages[0].tool_calls: {} found, a list of calls"},
+    {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[5]}]}", SP_ROW_INVALID_REQUEST,
+     "messages[0].tool_calls[0]: 5 found"},
+    {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"custom\"}]}]}", SP_ROW_INVALID_REQUEST,
+     "messages[0].tool_calls[0].type: \"custom\" found"},
+    {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":[]}}]}]}",
+     SP_ROW_INVALID_REQUEST, "messages[0].tool_calls[0].function.arguments: [] found"},
+    {"{\"messages\":[{\"role\":\"assistant\",\"function_call\":{\"name\":\"f\"}}]}", SP_ROW_INVALID_REQUEST,
+     "messages[0].function_call: {"},
     {"{\"body\":{}}", SP_ROW_INVALID_REQUEST, "body.messages: missing"},
     {"{\"body\":{\"prompt\":\"x\"}}", SP_ROW_INVALID_REQUEST, "prompt: unknown"},
     {"{\"body\":5}", SP_ROW_INVALID_REQUEST, "body: 5 found"},
@@ -172,7 +221,9 @@ static void test_values(void **state) {
     assert_int_equal(
         parse(&request,
               "{\"prompt\":\"a\",\"max_tokens\":5.0,\"temperature\":0.7,\"top_p\":0.9,\"top_k\":40,\"seed\":12,"
-              "\"stop\":\"END\",\"logprobs\":true,\"top_logprobs\":3,\"logit_bias\":{\"9\":-100,\"3\":2.5}}",
+              "\"stop\":\"END\",\"logprobs\":true,\"top_logprobs\":3,\"logit_bias\":{\"9\":-100,\"3\":2.5},\"min_"
+              "tokens\":2,"
+              "\"frequency_penalty\":0.5,\"presence_penalty\":-1,\"tools\":[{}],\"parallel_tool_calls\":false}",
               &shape, &err),
         SP_ROW_OK);
     const sp_decoding *decoding = &request.decoding;
@@ -186,6 +237,21 @@ static void test_values(void **state) {
     assert_int_equal(decoding->n_bias, 2);
     assert_int_equal(decoding->bias[0].id, 3); /* ascending */
     assert_int_equal(decoding->bias[1].id, 9);
+    assert_int_equal(decoding->min_tokens, 2);
+    assert_true(decoding->frequency_penalty == 0.5 && decoding->presence_penalty == -1);
+    assert_true(request.has_tools && request.one_call && !request.raw_calls && !request.raw_reasoning);
+    sp_request_deinit(&request);
+}
+
+/* tool_choice none: the model is shown no tools. */
+static void test_no_tools(void **state) {
+    (void)state;
+    sp_request request;
+    sp_error err;
+    sp_shape shape = SP_SHAPE_UNKNOWN;
+    assert_int_equal(parse(&request, "{\"prompt\":\"a\",\"tools\":[{}],\"tool_choice\":\"none\"}", &shape, &err),
+                     SP_ROW_OK);
+    assert_true(request.tools == NULL && !request.has_tools);
     sp_request_deinit(&request);
 }
 
@@ -221,6 +287,7 @@ int main(void) {
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_one_shape_per_file),
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_no_tools),
         cmocka_unit_test(test_stop_strings),
         cmocka_unit_test(test_stop_ids),
     };
