@@ -3,163 +3,28 @@
  * Sections: gemm (matrices of a 70B model at 32, 128 and 512 tokens), tune (a few seconds' worth of the same), small
  * (those of SmolLM2-135M), one (few tokens over weights far bigger than any cache, BF16 and quantized). A line is the
  * best of several repetitions, each paired with a burst of the ISA's peak (register-only multiply-adds on every thread)
- * or a plain read of the same weights, so that a ratio compares moments close together. The peak of tiles is taken
- * with numbers like those of the weights: with zeros they draw less and run a quarter faster. --panels: the weights are
- * in panel form. */
+ * or a plain read of the same weights, so that a ratio compares moments close together. --panels: the weights are in
+ * panel form. */
 #include "bench/kernels_bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
+#include "bench/peak.h"
 #include "kernels/ops.h"
 #include "util/clock.h"
 #include "util/fpenv.h"
 #include "util/size.h"
 
 /* At least so many repetitions, and so many seconds of them: a core that others share is at times slow for long. */
-enum { REPEATS = 7, BURST_LOOPS = 40000, READ_TASK_BYTES = 1 << 20, READ_MAX_TOKENS = 128 };
+enum { REPEATS = 7, READ_TASK_BYTES = 1 << 20, READ_MAX_TOKENS = 128 };
 static const double MIN_SECONDS = 0.5;
 
-/* bf16 pairs, halves and bytes: finite and never denormal */
-static void fill_weights(uint8_t *w, size_t n_bytes) {
-    uint32_t *words = (uint32_t *)(void *)w, x = 1;
-    for (size_t i = 0; i < n_bytes / 4; i++) {
-        x = x * 1664525u + 1013904223u;
-        words[i] = ((x & 0xbfffbfffu) | 0x30003000u) & 0xbf7fbf7fu;
-    }
-}
-
-/* ---- the machine's limits ---- */
-
-typedef struct {
-    const char *isa;
-    sp_task_fn *burst; /* BURST_LOOPS loops of register-only work */
-    double flop_per_loop;
-} peak_row;
+/* ---- memory ---- */
 
 static volatile float sink;
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-
-enum { CHAINS = 12 };
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
-__attribute__((target("avx2,fma"))) static void burst_avx2(void *ctx, size_t i_task, size_t i_thread) {
-    (void)ctx, (void)i_task, (void)i_thread;
-    __m256 acc[CHAINS];
-    UNROLL for (int i = 0; i < CHAINS; i++) acc[i] = _mm256_set1_ps((float)i);
-    const __m256 a = _mm256_set1_ps(0.5f), b = _mm256_set1_ps(1.0f);
-    for (int n = 0; n < BURST_LOOPS; n++) {
-        UNROLL for (int i = 0; i < CHAINS; i++) acc[i] = _mm256_fmadd_ps(acc[i], a, b);
-        __asm__ volatile("");
-    }
-    UNROLL for (int i = 1; i < CHAINS; i++) acc[0] = _mm256_add_ps(acc[0], acc[i]);
-    sink = _mm256_cvtss_f32(acc[0]);
-}
-
-__attribute__((target("avx512f"))) static void burst_avx512(void *ctx, size_t i_task, size_t i_thread) {
-    (void)ctx, (void)i_task, (void)i_thread;
-    __m512 acc[CHAINS];
-    UNROLL for (int i = 0; i < CHAINS; i++) acc[i] = _mm512_set1_ps((float)i);
-    const __m512 a = _mm512_set1_ps(0.5f), b = _mm512_set1_ps(1.0f);
-    for (int n = 0; n < BURST_LOOPS; n++) {
-        UNROLL for (int i = 0; i < CHAINS; i++) acc[i] = _mm512_fmadd_ps(acc[i], a, b);
-        __asm__ volatile("");
-    }
-    UNROLL for (int i = 1; i < CHAINS; i++) acc[0] = _mm512_add_ps(acc[0], acc[i]);
-    sink = _mm512_cvtss_f32(acc[0]);
-}
-
-__attribute__((target("avx512f,avx512bf16"))) static void burst_avx512bf16(void *ctx, size_t i_task, size_t i_thread) {
-    (void)ctx, (void)i_task, (void)i_thread;
-    __m512 acc[CHAINS];
-    UNROLL for (int i = 0; i < CHAINS; i++) acc[i] = _mm512_set1_ps((float)i);
-    const __m512bh a = (__m512bh)_mm512_set1_epi32(0x3c003c00), b = (__m512bh)_mm512_set1_epi32(0x3c003c00);
-    for (int n = 0; n < BURST_LOOPS; n++) {
-        UNROLL for (int i = 0; i < CHAINS; i++) acc[i] = _mm512_dpbf16_ps(acc[i], a, b);
-        __asm__ volatile("");
-    }
-    UNROLL for (int i = 1; i < CHAINS; i++) acc[0] = _mm512_add_ps(acc[0], acc[i]);
-    sink = _mm512_cvtss_f32(acc[0]);
-}
-
-#define NOPS ".rept 16\n\tnop\n\t.endr"
-
-__attribute__((target("amx-tile,amx-bf16"))) static void burst_amx(void *ctx, size_t i_task, size_t i_thread) {
-    (void)ctx, (void)i_task, (void)i_thread;
-    struct {
-        uint8_t palette, start_row, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } config = {.palette = 1};
-    for (int i = 0; i < 8; i++) config.row_bytes[i] = 64, config.rows[i] = 16;
-    __asm__ volatile("" ::"r"(&config) : "memory"); /* GCC 12 drops all stores but those to the first 8 bytes */
-    _tile_loadconfig(&config);
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    _Alignas(64) uint8_t tiles[4][1024];
-    fill_weights(tiles[0], sizeof tiles);
-    __asm__ volatile("" ::"r"(&tiles) : "memory"); /* nor does it know what tile loads read */
-    _tile_loadd(4, tiles[0], 64);
-    _tile_loadd(5, tiles[1], 64);
-    _tile_loadd(6, tiles[2], 64);
-    _tile_loadd(7, tiles[3], 64);
-    for (int n = 0; n < BURST_LOOPS; n++) {
-        _tile_dpbf16ps(0, 4, 6);
-        __asm__ volatile(NOPS); /* cost nothing, and help where the core is shared: src/kernels/cpu/linear_amx.c */
-        _tile_dpbf16ps(1, 4, 7);
-        __asm__ volatile(NOPS);
-        _tile_dpbf16ps(2, 5, 6);
-        __asm__ volatile(NOPS);
-        _tile_dpbf16ps(3, 5, 7);
-        __asm__ volatile(NOPS);
-    }
-    _tile_release();
-}
-
-static const peak_row peaks[] = {
-    {"amx", burst_amx, 4.0 * 16 * 16 * 32 * 2},
-    {"avx512bf16", burst_avx512bf16, CHAINS * 64.0},
-    {"avx512", burst_avx512, CHAINS * 32.0},
-    {"avx2", burst_avx2, CHAINS * 16.0},
-};
-#else
-static const peak_row peaks[] = {{NULL, NULL, 0}};
-#endif
-
-/* One thread is timed by its own processor time, which a busy machine disturbs least; several by the wall clock. */
-static uint64_t now_ns(const sp_pool *pool) {
-    if (sp_pool_n_threads(pool) > 1) return sp_clock_ns();
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static double seconds_of(sp_pool *pool, size_t n_tasks, sp_task_fn *fn, void *ctx) {
-    const uint64_t start = now_ns(pool);
-    sp_pool_run(pool, n_tasks, fn, ctx);
-    return (double)(now_ns(pool) - start) * 1e-9;
-}
-
-/* FLOP/s of all threads; 0 where the ISA's peak is not known. */
-static double peak_once(sp_pool *pool, const char *isa) {
-    for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++) {
-        if (!peaks[i].isa || strcmp(peaks[i].isa, isa) != 0) continue;
-        const size_t n_tasks = sp_pool_n_threads(pool) * 4;
-        return (double)n_tasks * BURST_LOOPS * peaks[i].flop_per_loop / seconds_of(pool, n_tasks, peaks[i].burst, NULL);
-    }
-    return 0;
-}
 
 typedef struct {
     const uint8_t *bytes;
@@ -181,7 +46,9 @@ static void read_task(void *ctx, size_t i_task, size_t i_thread) {
 
 static double read_once(sp_pool *pool, const void *bytes, size_t n_bytes) {
     read_ctx ctx = {bytes, n_bytes};
-    return (double)n_bytes / seconds_of(pool, sp_div_up(n_bytes, READ_TASK_BYTES), read_task, &ctx);
+    const uint64_t start = bench_now_ns(pool);
+    sp_pool_run(pool, sp_div_up(n_bytes, READ_TASK_BYTES), read_task, &ctx);
+    return (double)n_bytes / (double)(bench_now_ns(pool) - start) * 1e9;
 }
 
 /* ---- one line ---- */
@@ -219,13 +86,13 @@ static void line(const bench *b, sp_format_id id, size_t n_rows, size_t k, size_
     const size_t inner = 1 + (size_t)(2e8 / flop);
     const uint64_t begin = sp_clock_ns();
     for (int i = 0; i < REPEATS || (double)(sp_clock_ns() - begin) < MIN_SECONDS * 1e9; i++) {
-        peak = larger(peak, peak_once(b->pool, b->isa));
+        peak = larger(peak, bench_peak(b->pool, b->isa));
         if (n_tokens <= READ_MAX_TOKENS) read = larger(read, read_once(b->pool, b->weights, n_rows * row_bytes));
-        const uint64_t start = now_ns(b->pool);
+        const uint64_t start = bench_now_ns(b->pool);
         for (size_t j = 0; j < inner; j++) sp_op_pack(b->device, x, k, n_tokens, k, packed);
-        const uint64_t middle = now_ns(b->pool);
+        const uint64_t middle = bench_now_ns(b->pool);
         for (size_t j = 0; j < inner; j++) sp_op_linear(b->device, &job, 1, packed, n_tokens);
-        const double seconds = (double)(now_ns(b->pool) - middle) * 1e-9 / (double)inner;
+        const double seconds = (double)(bench_now_ns(b->pool) - middle) * 1e-9 / (double)inner;
         rate = larger(rate, flop / seconds);
         pack_rate = larger(pack_rate, flop / (seconds + (double)(middle - start) * 1e-9 / (double)inner));
     }
@@ -323,7 +190,7 @@ int kernels_bench(int argc, char **argv) {
     uint8_t *weights = aligned_alloc(2 << 20, n_bytes);
     SP_CHECK(weights != NULL);
     madvise(weights, n_bytes, MADV_HUGEPAGE); /* as the engine's weights lie */
-    fill_weights(weights, n_bytes);
+    bench_fill(weights, n_bytes);
     printf("%zu threads\n", sp_pool_n_threads(pool));
     for (const char *const *name = sp_device_isa_names(); *name; name++)
         if (sp_device_isa_usable(*name) && (only_isa ? strcmp(only_isa, *name) == 0 : strcmp(*name, "scalar") != 0))

@@ -2,7 +2,7 @@
 #ifndef SPILL_BENCH_KERNELS_BENCH_H
 #define SPILL_BENCH_KERNELS_BENCH_H
 
-/* Arguments: [SECTION] [--isa NAME] [--threads N]. Prints a table; returns an exit status. */
+/* Arguments: [SECTION] [--isa NAME] [--threads N] [--panels]. Prints a table; returns an exit status. */
 int kernels_bench(int argc, char **argv);
 
 #endif

@@ -25,7 +25,7 @@ compile() { # SOURCE FLAGS...
 base=()
 [ "$machine" = x86_64 ] && base=(-march=x86-64-v2)
 for file in src/util/{error,buf,utf8,threads,clock}.c src/kernels/{format,device,linear,vector,math}.c src/kernels/cpu/{cpu,linear_scalar,vector_scalar}.c \
-    tests/kernels/check_linear.c bench/kernels_bench.c; do
+    tests/kernels/check_linear.c bench/{kernels_bench,peak}.c; do
     compile "$file" "${base[@]}"
 done
 if [ "$machine" = x86_64 ]; then

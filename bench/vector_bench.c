@@ -10,62 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
+#include "bench/peak.h"
 #include "kernels/quant/f16.h"
 #include "kernels/vector.h"
-#include "util/clock.h"
 
-enum { REPEATS = 5, BURST_LOOPS = 40000, CHAINS = 12, HUGE_BYTES = 2 << 20 };
+enum { REPEATS = 5, HUGE_BYTES = 2 << 20 };
 
 static volatile float sink;
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
-__attribute__((target("avx2,fma"))) static void burst_avx2(void *ctx, size_t i_task, size_t i_thread) {
-    (void)ctx, (void)i_task, (void)i_thread;
-    __m256 acc[CHAINS];
-    UNROLL for (int i = 0; i < CHAINS; i++) acc[i] = _mm256_set1_ps((float)i);
-    const __m256 a = _mm256_set1_ps(0.5f), b = _mm256_set1_ps(1.0f);
-    for (int n = 0; n < BURST_LOOPS; n++) {
-        UNROLL for (int i = 0; i < CHAINS; i++) acc[i] = _mm256_fmadd_ps(acc[i], a, b);
-        __asm__ volatile("");
-    }
-    UNROLL for (int i = 1; i < CHAINS; i++) acc[0] = _mm256_add_ps(acc[0], acc[i]);
-    sink = _mm256_cvtss_f32(acc[0]);
-}
-
-__attribute__((target("avx512f"))) static void burst_avx512(void *ctx, size_t i_task, size_t i_thread) {
-    (void)ctx, (void)i_task, (void)i_thread;
-    __m512 acc[CHAINS];
-    UNROLL for (int i = 0; i < CHAINS; i++) acc[i] = _mm512_set1_ps((float)i);
-    const __m512 a = _mm512_set1_ps(0.5f), b = _mm512_set1_ps(1.0f);
-    for (int n = 0; n < BURST_LOOPS; n++) {
-        UNROLL for (int i = 0; i < CHAINS; i++) acc[i] = _mm512_fmadd_ps(acc[i], a, b);
-        __asm__ volatile("");
-    }
-    UNROLL for (int i = 1; i < CHAINS; i++) acc[0] = _mm512_add_ps(acc[0], acc[i]);
-    sink = _mm512_cvtss_f32(acc[0]);
-}
-
-static const struct {
-    const char *isa;
-    sp_task_fn *burst;
-    double flop_per_loop;
-} peaks[] = {{"avx2", burst_avx2, CHAINS * 16.0}, {"avx512", burst_avx512, CHAINS * 32.0}};
-#else
-static const struct {
-    const char *isa;
-    sp_task_fn *burst;
-    double flop_per_loop;
-} peaks[] = {{NULL, NULL, 0}};
-#endif
 
 typedef struct {
     sp_device *device;
@@ -73,22 +25,9 @@ typedef struct {
     double peak; /* FLOP/s, best so far of this line; 0: unknown */
 } bench;
 
-static uint64_t now_ns(const bench *b) {
-    if (sp_pool_n_threads(b->pool) > 1) return sp_clock_ns();
-    struct timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 static void measure_peak(bench *b) {
-    for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++) {
-        if (!peaks[i].isa || strcmp(peaks[i].isa, b->device->vector->isa) != 0) continue;
-        size_t n_tasks = sp_pool_n_threads(b->pool) * 4;
-        uint64_t start = now_ns(b);
-        sp_pool_run(b->pool, n_tasks, peaks[i].burst, NULL);
-        double rate = (double)n_tasks * BURST_LOOPS * peaks[i].flop_per_loop / (double)(now_ns(b) - start) * 1e9;
-        if (rate > b->peak) b->peak = rate;
-    }
+    const double rate = bench_peak(b->pool, b->device->vector->isa);
+    if (rate > b->peak) b->peak = rate;
 }
 
 /* Seconds of one call, the best of REPEATS runs of about 50 ms. */
@@ -98,9 +37,9 @@ static double seconds_of(bench *b, void (*call)(void *ctx), void *ctx) {
     b->peak = 0;
     for (int i = 0; i <= REPEATS; i++) {
         measure_peak(b);
-        uint64_t start = now_ns(b);
+        uint64_t start = bench_now_ns(b->pool);
         for (size_t j = 0; j < n; j++) call(ctx);
-        double seconds = (double)(now_ns(b) - start) * 1e-9 / (double)n;
+        double seconds = (double)(bench_now_ns(b->pool) - start) * 1e-9 / (double)n;
         if (i == 0) n = 1 + (size_t)(0.05 / (seconds + 1e-9)); /* the first run warms up */
         if (i > 0 && seconds < best) best = seconds;
     }
