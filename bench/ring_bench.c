@@ -1,10 +1,11 @@
 /* spill_ring_bench: a model's weights read in the order of a pass, through the ring and nothing behind it.
  *
  *     spill_ring_bench MODEL [--seconds S] [--backend auto|io_uring|threads] [--depth N] [--request BYTES]
- *                      [--chunk BYTES] [--ring BYTES] [--cached]
+ *                      [--chunk BYTES] [--ring BYTES] [--cached] [--look]
  *
- * One line of JSON: bytes of weights per second; bytes that the block device counted in the same time, which shows that
- * they came from the drive; time that the drive had nothing to do. bench/stream_fio.sh runs it in turn with fio. */
+ * --look reads what has landed, as products do. One line of JSON: bytes of weights per second; bytes that the block
+ * device counted in the same time, which shows that they came from the drive; time that the drive had nothing to do.
+ * bench/stream_fio.sh runs it in turn with fio. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +20,13 @@
 #include "util/clock.h"
 #include "util/size.h"
 
-enum { FFN_BLOCK = 4096, MAX_SLOTS = 4096, HUGE_PAGE = 2 << 20 };
+enum { FFN_BLOCK = 4096, MAX_SLOTS = 4096, HUGE_PAGE = 2 << 20, CACHE_LINE = 64 };
 
 typedef struct {
     const char *model_path;
     double seconds;
     size_t chunk_bytes, ring_bytes;
+    bool look;
     sp_ring_options ring;
 } settings;
 
@@ -34,16 +36,14 @@ typedef struct {
     sp_schedule schedule;
     sp_ring *ring;
     char *memory;
-    size_t n_slots, slot_bytes;
+    size_t n_slots;
     uint64_t n_bytes; /* weights that have landed */
 } bench;
 
 static sp_ring_ticket submit(bench *b, uint64_t number) {
     const sp_extent *extent = &b->schedule.extents[number % b->schedule.n_extents];
-    char *slot = b->memory + number % b->n_slots * b->slot_bytes;
     sp_ring_extent asked = {
         .i_file = extent->matrix->i_file, .offset_bytes = sp_extent_offset(extent), .n_bytes = sp_extent_bytes(extent)};
-    asked.to = slot + sp_ring_lead_bytes(sp_ring_align_bytes(b->ring), asked.offset_bytes);
     return sp_ring_submit(b->ring, &asked);
 }
 
@@ -54,13 +54,12 @@ static bool set_up(bench *b, const settings *s, sp_error *err) {
     const char **paths = SP_ARENA_ARRAY(&b->arena, const char *, b->model->n_files);
     for (size_t i = 0; i < b->model->n_files; i++) paths[i] = b->model->files[i].path;
     sp_ring_options options = s->ring;
-    options.n_extents = MAX_SLOTS;
+    b->n_slots = sp_min_size(MAX_SLOTS, sp_max_size(1, s->ring_bytes / b->schedule.max_bytes));
+    options.n_extents = options.n_slots = b->n_slots;
+    options.slot_extent_bytes = b->schedule.max_bytes;
     b->ring = sp_ring_open(paths, b->model->n_files, &options, err);
     if (!b->ring) return false;
-    size_t align_bytes = sp_ring_align_bytes(b->ring);
-    b->slot_bytes = sp_ring_room_bytes(align_bytes, b->schedule.max_bytes);
-    b->n_slots = sp_min_size(MAX_SLOTS, sp_max_size(1, s->ring_bytes / b->slot_bytes));
-    size_t memory_bytes = sp_round_up(b->n_slots * b->slot_bytes, HUGE_PAGE);
+    size_t memory_bytes = sp_round_up(sp_ring_slots_bytes(b->ring), HUGE_PAGE);
     b->memory = aligned_alloc(HUGE_PAGE, memory_bytes);
     if (!b->memory) return sp_fail(err, SP_ERR_MEMORY, "%zu bytes of memory cannot be had", memory_bytes);
     madvise(b->memory, memory_bytes, MADV_HUGEPAGE);
@@ -68,8 +67,12 @@ static bool set_up(bench *b, const settings *s, sp_error *err) {
     return sp_ring_start(b->ring, b->memory, memory_bytes, err);
 }
 
+static void look_at(const char *bytes, size_t n_bytes) {
+    for (size_t i = 0; i < n_bytes; i += CACHE_LINE) (void)*(const volatile char *)(bytes + i);
+}
+
 /* Keeps every slot busy until the time is over, then takes what is under way. */
-static bool read_for(bench *b, double seconds, sp_error *err) {
+static bool read_for(bench *b, double seconds, bool look, sp_error *err) {
     sp_ring_ticket tickets[MAX_SLOTS];
     uint64_t end_ns = sp_clock_ns() + (uint64_t)(seconds * 1e9), n_submitted = 0;
     for (uint64_t i = 0;; i++) {
@@ -78,8 +81,12 @@ static bool read_for(bench *b, double seconds, sp_error *err) {
             n_submitted++;
         }
         if (i == n_submitted) return true;
-        if (!sp_ring_wait(b->ring, tickets[i % b->n_slots], err)) return false;
-        b->n_bytes += sp_extent_bytes(&b->schedule.extents[i % b->schedule.n_extents]);
+        sp_ring_ticket ticket = tickets[i % b->n_slots];
+        if (!sp_ring_wait(b->ring, ticket, err)) return false;
+        size_t n_bytes = sp_extent_bytes(&b->schedule.extents[i % b->schedule.n_extents]);
+        if (look) look_at(sp_ring_place(b->ring, ticket), n_bytes);
+        sp_ring_release(b->ring, ticket);
+        b->n_bytes += n_bytes;
     }
 }
 
@@ -95,7 +102,7 @@ static bool measure(bench *b, const settings *s, sp_error *err) {
     if (!set_up(b, s, err) || !sp_drive_find(s->model_path, &drive, err)) return false;
     uint64_t sectors = sp_drive_sectors_read(&drive), start_ns = sp_clock_ns();
     double start_cpu = cpu_seconds();
-    if (!read_for(b, s->seconds, err)) return false;
+    if (!read_for(b, s->seconds, s->look, err)) return false;
     double seconds = (double)(sp_clock_ns() - start_ns) * 1e-9;
     double cpu = cpu_seconds() - start_cpu;
     sectors = sp_drive_sectors_read(&drive) - sectors;
@@ -119,7 +126,7 @@ static void tear_down(bench *b) {
 
 static const char usage[] =
     "usage: spill_ring_bench MODEL [--seconds S] [--backend auto|io_uring|threads] [--depth N] [--request BYTES]\n"
-    "         [--chunk BYTES] [--ring BYTES] [--cached]\n";
+    "         [--chunk BYTES] [--ring BYTES] [--cached] [--look]\n";
 
 static sp_ring_backend backend_of(const char *name) {
     static const char *const names[SP_RING_BACKEND_COUNT] = {"auto", "io_uring", "threads"};
@@ -129,19 +136,28 @@ static sp_ring_backend backend_of(const char *name) {
     exit(2);
 }
 
+static size_t number_of(const char *text) {
+    char *end;
+    unsigned long long n = strtoull(text, &end, 10);
+    if (end != text && *end == '\0') return n;
+    fputs(usage, stderr);
+    exit(2);
+}
+
 static settings parse(int argc, char **argv) {
-    static const struct option options[] = {
-        {"seconds", 1, 0, 's'}, {"backend", 1, 0, 'b'}, {"depth", 1, 0, 'd'},  {"request", 1, 0, 'r'},
-        {"chunk", 1, 0, 'c'},   {"ring", 1, 0, 'm'},    {"cached", 0, 0, 'p'}, {0}};
-    settings s = {.seconds = 10, .chunk_bytes = 32 << 20, .ring_bytes = 512 << 20};
+    static const struct option options[] = {{"seconds", 1, 0, 's'}, {"backend", 1, 0, 'b'}, {"depth", 1, 0, 'd'},
+                                            {"request", 1, 0, 'r'}, {"chunk", 1, 0, 'c'},   {"ring", 1, 0, 'm'},
+                                            {"cached", 0, 0, 'p'},  {"look", 0, 0, 'l'},    {0}};
+    settings s = {.seconds = 10, .chunk_bytes = 1 << 20, .ring_bytes = 128 << 20};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == 's') s.seconds = strtod(optarg, NULL);
         if (c == 'b') s.ring.backend = backend_of(optarg);
-        if (c == 'd') s.ring.depth = strtoull(optarg, NULL, 10);
-        if (c == 'r') s.ring.request_bytes = strtoull(optarg, NULL, 10);
-        if (c == 'c') s.chunk_bytes = strtoull(optarg, NULL, 10);
-        if (c == 'm') s.ring_bytes = strtoull(optarg, NULL, 10);
+        if (c == 'd') s.ring.depth = number_of(optarg);
+        if (c == 'r') s.ring.request_bytes = number_of(optarg);
+        if (c == 'c') s.chunk_bytes = number_of(optarg);
+        if (c == 'm') s.ring_bytes = number_of(optarg);
         if (c == 'p') s.ring.cached = true;
+        if (c == 'l') s.look = true;
         if (c == '?') optind = argc;
     }
     if (optind + 1 != argc) {

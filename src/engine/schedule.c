@@ -11,11 +11,12 @@ typedef struct {
     size_t n, max_bytes;
 } cutter;
 
-enum { CUT_ROWS = 32 }; /* a multiple of every ISA's panel */
+/* CUT_ROWS: a multiple of every ISA's panel; FEW_ROWS: of a step of the products' loops. */
+enum { CUT_ROWS = 32, FEW_ROWS = 8 };
 
 static void cut(cutter *c, sp_weight weight, const sp_matrix *matrix, size_t row0, size_t row1) {
     size_t step = sp_max_size(1, c->chunk_bytes / matrix->row_bytes);
-    if (step > CUT_ROWS) step -= step % CUT_ROWS;
+    if (step > FEW_ROWS) step -= step % (step > CUT_ROWS ? CUT_ROWS : FEW_ROWS);
     while (row0 < row1) {
         size_t n_rows = sp_min_size(step, row1 - row0);
         sp_extent extent = {matrix, weight, c->i_layer, c->group, row0, n_rows};

@@ -2,9 +2,9 @@
  *
  * Chunks are submitted strictly in schedule order by the engine's own thread: at open, when a pass begins, and whenever
  * a release frees slots. `turn` counts the trips through the schedule. A pinned chunk is read once, into its place; any
- * other chunk goes to slot (number of unpinned chunks before it, over all turns) mod n_slots, once that slot's earlier
- * chunk was released. So the drives run on across pinned layers and into the next turn without a stop, and the engine
- * starts on the first matrices while the last are still on their way.
+ * other chunk goes to a slot of the ring's choice, as many chunks ahead as there are slots. So the drives run on across
+ * pinned layers and into the next turn without a stop, and the engine starts on the first matrices while the last are
+ * still on their way.
  *
  * Whether a turn needs the chunks from i_logits on is known when its pass begins; the submitting cursor waits there for
  * that. The pass begins a ring's length later at the latest, so this costs nothing, and no byte is read on a guess.
@@ -42,11 +42,6 @@ typedef struct {
 } item;
 
 typedef struct {
-    char *at;
-    sp_ring_ticket ticket;
-} slot;
-
-typedef struct {
     size_t i_item;
     uint64_t turn, n_unpinned; /* turns completed; chunks that went through the ring, over all turns */
 } cursor;
@@ -64,8 +59,8 @@ struct sp_stream {
     sp_ring *ring;
     size_t align_bytes; /* of the ring's reads */
 
-    item *items; /* [n_extents] */
-    slot *slots; /* [n_slots] */
+    item *items;             /* [n_extents] */
+    sp_ring_ticket *tickets; /* [n_slots] of the ring's chunks that are not released: number mod n_slots */
     size_t n_slots;
     char *slots_base;
     size_t slots_bytes;
@@ -116,12 +111,9 @@ static sp_ring_ticket read_chunk(sp_stream *s, size_t i_item, char *to) {
     return read_part(s, extent->matrix, sp_extent_offset(extent), sp_extent_bytes(extent), to, false);
 }
 
-/* The slot of the ring's chunk with this number; without slots there is none. */
-static slot *slot_of(const sp_stream *s, uint64_t number) { return &s->slots[number % sp_max_size(1, s->n_slots)]; }
-
-/* Where a chunk's first byte lands in a slot. */
-static char *place_in_slot(const sp_stream *s, const slot *to, size_t i_item) {
-    return to->at + sp_ring_lead_bytes(s->align_bytes, sp_extent_offset(&s->schedule.extents[i_item]));
+/* Of the ring's chunk with this number; without slots there is none. */
+static sp_ring_ticket *ticket_of(const sp_stream *s, uint64_t number) {
+    return &s->tickets[number % sp_max_size(1, s->n_slots)];
 }
 
 /* Submits the chunk at the cursor if it has a place. */
@@ -131,8 +123,7 @@ static bool submit_unpinned(sp_stream *s) {
     if (!is_certain && next->turn >= s->n_begun) return false;
     if (is_certain || next->i_item < s->end_item) {
         if (next->n_unpinned >= s->n_released + s->n_slots) return false;
-        slot *to = slot_of(s, next->n_unpinned++);
-        to->ticket = read_chunk(s, next->i_item, place_in_slot(s, to, next->i_item));
+        *ticket_of(s, next->n_unpinned++) = read_chunk(s, next->i_item, NULL);
     }
     next->i_item++;
     return true;
@@ -170,7 +161,7 @@ static bool is_submitted(const sp_stream *s, const cursor *c) {
 
 static sp_ring_ticket ticket_at(const sp_stream *s, const cursor *c) {
     const item *it = &s->items[c->i_item];
-    return is_pinned(it, c->turn) ? it->ticket : slot_of(s, c->n_unpinned)->ticket;
+    return is_pinned(it, c->turn) ? it->ticket : *ticket_of(s, c->n_unpinned);
 }
 
 static bool has_landed(const sp_stream *s, const cursor *c) {
@@ -205,7 +196,7 @@ static sp_chunk next_chunk(sp_stream *s) {
     cursor *c = &s->taking;
     const item *it = &s->items[c->i_item];
     bool pinned = is_pinned(it, c->turn);
-    const char *w = pinned ? it->at : place_in_slot(s, slot_of(s, c->n_unpinned), c->i_item);
+    const char *w = pinned ? it->at : sp_ring_place(s->ring, *ticket_of(s, c->n_unpinned));
     c->n_unpinned += !pinned;
     return chunk_of(s, c->i_item++, w, pinned);
 }
@@ -238,7 +229,8 @@ size_t sp_stream_take(sp_stream *s, sp_chunk chunks[SP_STREAM_TAKE], sp_error *e
 
 void sp_stream_release(sp_stream *s) {
     if (s->n_released == s->taking.n_unpinned) return;
-    s->n_released = s->taking.n_unpinned;
+    for (; s->n_released < s->taking.n_unpinned; s->n_released++)
+        sp_ring_release(s->ring, *ticket_of(s, s->n_released));
     submit_chunks(s);
 }
 
@@ -430,8 +422,7 @@ static bool map_memory(sp_stream *s, const sp_stream_options *options, sp_error 
     for (size_t i = 0; i < s->schedule.n_extents; i++)
         *(is_pinned(&s->items[i], 0) ? &s->n_unasked : &s->n_unpinned) += 1;
     size_t pinned_bytes = place_pinned(s, NULL);
-    size_t slot_bytes = sp_round_up(sp_ring_room_bytes(s->align_bytes, s->schedule.max_bytes), ALIGN);
-    s->slots_bytes = s->n_slots * slot_bytes;
+    s->slots_bytes = sp_ring_slots_bytes(s->ring);
     s->staged_row_bytes = sp_round_up(sp_ring_room_bytes(s->align_bytes, s->model->embed.row_bytes), ALIGN);
     size_t staging_bytes = s->n_embed_max * s->staged_row_bytes;
     char *base;
@@ -442,7 +433,6 @@ static bool map_memory(sp_stream *s, const sp_stream_options *options, sp_error 
                        pinned_bytes + s->slots_bytes + staging_bytes, pinned_bytes, s->slots_bytes);
     place_pinned(s, base);
     s->slots_base = base + pinned_bytes;
-    for (size_t i = 0; i < s->n_slots; i++) s->slots[i].at = s->slots_base + i * slot_bytes;
     s->staging_base = s->slots_base + s->slots_bytes;
     return true;
 }
@@ -467,6 +457,8 @@ static bool open_ring(sp_stream *s, const sp_stream_options *options, sp_error *
                             .cached = s->n_slots == 0,
                             .depth = options->depth,
                             .request_bytes = options->request_bytes,
+                            .n_slots = s->n_slots,
+                            .slot_extent_bytes = s->n_slots ? s->schedule.max_bytes : 0,
                             .n_extents = s->schedule.n_extents + s->n_slots + s->n_embed_max + 1};
     if (ring.cached && ring.depth == 0) ring.depth = CACHED_DEPTH;
     if (ring.cached && ring.request_bytes == 0) ring.request_bytes = CACHED_REQUEST_BYTES;
@@ -482,7 +474,7 @@ sp_stream *sp_stream_open(const sp_model *model, const sp_stream_options *option
     s->model = model;
     sp_schedule_build(model, options->chunk_bytes, options->ffn_block, &arena, &s->schedule);
     s->items = SP_ARENA_ARRAY(&arena, item, s->schedule.n_extents);
-    s->slots = SP_ARENA_ARRAY(&arena, slot, sp_max_size(1, options->n_slots));
+    s->tickets = SP_ARENA_ARRAY(&arena, sp_ring_ticket, sp_max_size(1, options->n_slots));
     s->regions = SP_ARENA_ARRAY(&arena, region, model->arch.n_layers + 2);
     s->n_slots = options->n_slots;
     s->n_embed_max = options->n_embed_max;

@@ -30,7 +30,9 @@ typedef struct {
 
 typedef struct {
     sp_ring_extent asked;
-    uint32_t next;               /* in its queue, or in the list of free ones */
+    uint32_t next; /* in its queue, or in the list of free ones */
+    uint32_t slot; /* SP_RING_NONE: the caller's memory, or not begun */
+    bool wants_slot;
     uint64_t cut_bytes;          /* file offset up to which requests have been cut */
     size_t n_in_flight;          /* requests */
     _Atomic uint32_t generation; /* counts landings: a ticket of an earlier one has landed */
@@ -67,7 +69,7 @@ struct sp_ring {
     size_t align_bytes;
     sp_ring_drive *drives; /* [n_drives] */
     size_t n_drives, n_started;
-    char *memory; /* to register, may be NULL */
+    char *memory; /* to register, may be NULL; slots come first */
     size_t memory_bytes;
     char description[120];
 
@@ -75,6 +77,8 @@ struct sp_ring {
     pthread_cond_t landed;
     sp_ring_entry *entries; /* [options.n_extents] */
     uint32_t free_head;
+    uint32_t *free_slots; /* [n_slots], a stack: the last one is the last that was released */
+    size_t n_free_slots, slot_bytes;
     size_t n_in_flight; /* requests of all drives */
     uint64_t busy_since_ns;
     sp_ring_stats stats;

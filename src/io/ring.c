@@ -1,8 +1,9 @@
 /* The ring's core: extents, their cutting into requests, landing, failure. Readers are behind sp_ring_kind.
  *
  * An extent is in exactly one place: the list of free entries, or a drive's queue until its last request is cut, or
- * nowhere (all cut, some in flight). It lands when all is cut and nothing of it is in flight; then its entry is free
- * again and counts one generation more, so a ticket (entry, generation) needs no clearing up. */
+ * nowhere (all cut, some in flight). It lands when all is cut and nothing of it is in flight; then its entry counts one
+ * generation more and is free again, in a slot after its release, so a ticket (entry, generation) needs no clearing up.
+ */
 #include "io/internal.h"
 
 #include <assert.h>
@@ -16,7 +17,7 @@
 
 /* MAX_PAUSE_SHIFT: the pause before a retry doubles from 1 ms
  * to 64 ms; a drive's driver has waited for seconds before it says EIO. */
-enum { MAX_DEPTH = 1024, N_EXTENTS = 256, N_RETRIES = 4, MAX_PAUSE_SHIFT = 6 };
+enum { MAX_DEPTH = 1024, N_EXTENTS = 256, N_RETRIES = 4, MAX_PAUSE_SHIFT = 6, SLOT_ALIGN = 64 };
 
 /* Failures that may pass. */
 static const int transient[] = {EIO, EAGAIN, ENOMEM, ETIMEDOUT, EBUSY};
@@ -35,13 +36,24 @@ static void push(sp_ring *ring, sp_ring_queue *queue, uint32_t i) {
     queue->tail = i;
 }
 
-static void give_back(sp_ring *ring, uint32_t i) {
-    sp_ring_entry *entry = &ring->entries[i];
-    entry->next = ring->free_head;
+static void free_entry(sp_ring *ring, uint32_t i) {
+    ring->entries[i].next = ring->free_head;
     ring->free_head = i;
+}
+
+static void land(sp_ring *ring, uint32_t i) {
+    sp_ring_entry *entry = &ring->entries[i];
+    if (!entry->wants_slot) free_entry(ring, i);
     ring->stats.bytes_wanted += entry->asked.n_bytes;
     atomic_fetch_add_explicit(&entry->generation, 1, memory_order_release);
     pthread_cond_broadcast(&ring->landed);
+}
+
+static void take_slot(sp_ring *ring, sp_ring_entry *entry) {
+    SP_CHECK(ring->n_free_slots > 0); /* more than n_slots not released */
+    entry->slot = ring->free_slots[--ring->n_free_slots];
+    entry->asked.to = ring->memory + entry->slot * ring->slot_bytes +
+                      sp_ring_lead_bytes(ring->align_bytes, entry->asked.offset_bytes);
 }
 
 static uint64_t end_of(const sp_ring_extent *extent) { return extent->offset_bytes + extent->n_bytes; }
@@ -55,6 +67,7 @@ bool sp_ring_next(sp_ring_drive *drive, sp_ring_request *request) {
 
     uint32_t i = queue->head;
     sp_ring_entry *entry = &ring->entries[i];
+    if (entry->wants_slot && entry->slot == SP_RING_NONE) take_slot(ring, entry);
     uint64_t end = align_up(end_of(&entry->asked), ring->align_bytes), at = entry->cut_bytes;
     size_t n_bytes = sp_min_size(ring->options.request_bytes, (size_t)(end - at));
     *request = (sp_ring_request){
@@ -132,7 +145,7 @@ static void finish(sp_ring *ring, const sp_ring_request *request, const sp_error
         ring->stats.bytes_read += request->done_bytes + got_bytes;
         ring->stats.n_requests++;
         bool all_cut = entry->cut_bytes >= end_of(&entry->asked);
-        if (all_cut && entry->n_in_flight == 0) give_back(ring, request->i_extent);
+        if (all_cut && entry->n_in_flight == 0) land(ring, request->i_extent);
     }
     pthread_mutex_unlock(&ring->lock);
 }
@@ -159,8 +172,8 @@ bool sp_ring_settle(sp_ring *ring, sp_ring_request *request, ssize_t result) {
 sp_ring_ticket sp_ring_submit(sp_ring *ring, const sp_ring_extent *extent) {
     assert(extent->i_file < ring->n_sources && extent->n_bytes > 0);
     assert(end_of(extent) <= ring->sources[extent->i_file].n_bytes);
-    assert(((uintptr_t)extent->to & (ring->align_bytes - 1)) ==
-           sp_ring_lead_bytes(ring->align_bytes, extent->offset_bytes));
+    assert(!extent->to || ((uintptr_t)extent->to & (ring->align_bytes - 1)) ==
+                              sp_ring_lead_bytes(ring->align_bytes, extent->offset_bytes));
     pthread_mutex_lock(&ring->lock);
     sp_ring_ticket ticket = SP_RING_NONE; /* after a failure: lands never */
     if (ring->error.code == SP_OK) {
@@ -169,6 +182,8 @@ sp_ring_ticket sp_ring_submit(sp_ring *ring, const sp_ring_extent *extent) {
         sp_ring_entry *entry = &ring->entries[i];
         ring->free_head = entry->next;
         entry->asked = *extent;
+        entry->wants_slot = extent->to == NULL;
+        entry->slot = SP_RING_NONE;
         entry->cut_bytes = align_down(extent->offset_bytes, ring->align_bytes);
         ticket = (uint64_t)atomic_load_explicit(&entry->generation, memory_order_relaxed) << 32 | i;
         sp_ring_drive *drive = &ring->drives[ring->drive_of[extent->i_file]];
@@ -195,6 +210,20 @@ bool sp_ring_wait(sp_ring *ring, sp_ring_ticket ticket, sp_error *err) {
     return landed;
 }
 
+char *sp_ring_place(const sp_ring *ring, sp_ring_ticket ticket) {
+    assert(sp_ring_landed(ring, ticket));
+    return ring->entries[(uint32_t)ticket].asked.to;
+}
+
+void sp_ring_release(sp_ring *ring, sp_ring_ticket ticket) {
+    uint32_t i = (uint32_t)ticket;
+    assert(sp_ring_landed(ring, ticket) && ring->entries[i].slot != SP_RING_NONE);
+    pthread_mutex_lock(&ring->lock);
+    ring->free_slots[ring->n_free_slots++] = ring->entries[i].slot;
+    free_entry(ring, i);
+    pthread_mutex_unlock(&ring->lock);
+}
+
 bool sp_ring_check_files(const sp_ring *ring, sp_error *err) {
     for (size_t i = 0; i < ring->n_sources; i++)
         if (!sp_source_check(&ring->sources[i], err)) return false;
@@ -209,6 +238,7 @@ void sp_ring_get_stats(sp_ring *ring, sp_ring_stats *stats) {
 }
 
 size_t sp_ring_align_bytes(const sp_ring *ring) { return ring->align_bytes; }
+size_t sp_ring_slots_bytes(const sp_ring *ring) { return ring->options.n_slots * ring->slot_bytes; }
 const char *sp_ring_describe(const sp_ring *ring) { return ring->description; }
 const sp_source *sp_ring_source(const sp_ring *ring, size_t i_file) { return &ring->sources[i_file]; }
 
@@ -247,6 +277,7 @@ static bool open_sources(sp_ring *ring, const char *const *paths, size_t n_paths
         ring->align_bytes = sp_max_size(ring->align_bytes, source->align_bytes);
     }
     ring->options.request_bytes = sp_round_up(ring->options.request_bytes, ring->align_bytes);
+    ring->slot_bytes = sp_round_up(sp_ring_room_bytes(ring->align_bytes, ring->options.slot_extent_bytes), SLOT_ALIGN);
     return true;
 }
 
@@ -261,9 +292,11 @@ sp_ring *sp_ring_open(const char *const *paths, size_t n_paths, const sp_ring_op
     ring->drives = SP_ARENA_ARRAY(&arena, sp_ring_drive, n_paths);
     ring->entries = SP_ARENA_ARRAY(&arena, sp_ring_entry, ring->options.n_extents);
     ring->free_head = SP_RING_NONE;
-    for (uint32_t i = 0; i < ring->options.n_extents; i++) {
-        ring->entries[i].next = ring->free_head;
-        ring->free_head = i;
+    for (uint32_t i = 0; i < ring->options.n_extents; i++) free_entry(ring, i);
+    ring->free_slots = SP_ARENA_ARRAY(&arena, uint32_t, sp_max_size(1, ring->options.n_slots));
+    while (ring->n_free_slots < ring->options.n_slots) {
+        ring->free_slots[ring->n_free_slots] = (uint32_t)ring->n_free_slots;
+        ring->n_free_slots++;
     }
     ring->arena = arena;
     pthread_mutex_init(&ring->lock, NULL);
@@ -296,6 +329,7 @@ static bool start_drive(sp_ring_drive *drive, sp_error *err) {
 bool sp_ring_start(sp_ring *ring, void *memory, size_t memory_bytes, sp_error *err) {
     ring->memory = memory;
     ring->memory_bytes = memory ? memory_bytes : 0;
+    assert(sp_ring_slots_bytes(ring) <= ring->memory_bytes);
     for (; ring->n_started < ring->n_drives; ring->n_started++)
         if (!start_drive(&ring->drives[ring->n_started], err)) return false;
     snprintf(ring->description, sizeof ring->description, "%s, %zu x %zu bytes, %s",

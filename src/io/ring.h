@@ -13,6 +13,10 @@
  * for the widened whole. Neighbours in a file may be neighbours in memory: what overlaps is overwritten with the bytes
  * that are there already.
  *
+ * Where an extent lands may be left to the ring: it has slots of equal size, and gives one to an extent when it begins
+ * to read it, the slot that was released last. So as long as extents are taken as fast as they come, few slots are in
+ * use and stay in the processor's caches, and all of them when they are not (docs/decisions/005-warm-slots.md).
+ *
  * Interrupted, short and failed reads are continued and tried again; what fails for good names file and offset, ends
  * all reading and stays: every later wait reports it. Nothing is allocated after start. One thread submits and waits;
  * readers are the ring's own. */
@@ -39,6 +43,14 @@ typedef enum {
  * (docs/decisions/002-direct-reads.md). */
 enum { SP_RING_DEPTH = 12, SP_RING_REQUEST_BYTES = 8 << 20 };
 
+/* The length of extents that suits requests of this length: a request each, but no shorter than a megabyte, which is
+ * what a product should have to do at least. 0: the default's. */
+enum { SP_RING_CHUNK_BYTES = 1 << 20 };
+static inline size_t sp_ring_chunk_bytes(size_t request_bytes) {
+    if (request_bytes == 0) request_bytes = SP_RING_REQUEST_BYTES;
+    return request_bytes > SP_RING_CHUNK_BYTES ? request_bytes : SP_RING_CHUNK_BYTES;
+}
+
 /* For tests: what one read of the system returned (bytes, or -errno) becomes what the ring sees. Called by readers. */
 typedef ssize_t sp_ring_tamper(void *ctx, size_t i_file, uint64_t offset_bytes, ssize_t result);
 
@@ -48,8 +60,10 @@ typedef struct {
     bool cached;          /* through the page cache, whose pages stay: for files that are read once and fit memory */
     size_t depth;         /* requests in flight on a drive (that many threads), at most 1024 */
     size_t request_bytes; /* a request at most, rounded up to the alignment */
-    size_t n_extents;     /* extents under way at most; default 256 */
-    size_t n_retries;     /* of one request that failed; default 4 */
+    size_t n_extents;     /* extents under way, or landed in a slot and not released, at most; default 256 */
+    size_t n_slots;       /* that the memory of sp_ring_start begins with; default none */
+    size_t slot_extent_bytes; /* of the longest extent that lands in one */
+    size_t n_retries;         /* of one request that failed; default 4 */
     sp_ring_tamper *tamper;
     void *tamper_ctx;
 } sp_ring_options;
@@ -66,6 +80,7 @@ void sp_ring_close(sp_ring *ring);
 bool sp_ring_start(sp_ring *ring, void *memory, size_t memory_bytes, sp_error *err) SP_MUST_CHECK;
 
 size_t sp_ring_align_bytes(const sp_ring *ring); /* a power of two, the same for all files; 1: no widening */
+size_t sp_ring_slots_bytes(const sp_ring *ring); /* memory that the slots take, from an aligned address */
 /* Bytes from an aligned address to where a file's byte offset_bytes may land. */
 static inline size_t sp_ring_lead_bytes(size_t align_bytes, uint64_t offset_bytes) {
     return (size_t)(offset_bytes & (align_bytes - 1));
@@ -79,18 +94,22 @@ typedef struct {
     size_t i_file;
     uint64_t offset_bytes;
     size_t n_bytes; /* over 0, inside the file */
-    void *to;       /* congruent to offset_bytes modulo the alignment */
+    void *to;       /* congruent to offset_bytes modulo the alignment; NULL: a slot of the ring's choice */
     bool urgent;    /* before all that is queued: single rows that somebody waits for */
 } sp_ring_extent;
 
 typedef uint64_t sp_ring_ticket;
 
-/* Queues a read; no more than n_extents may be under way. Never waits. */
+/* Queues a read; no more than n_extents may be under way, and n_slots not released. Never waits. */
 sp_ring_ticket sp_ring_submit(sp_ring *ring, const sp_ring_extent *extent);
 /* Is it there? Stays true. Any thread. */
 bool sp_ring_landed(const sp_ring *ring, sp_ring_ticket ticket);
 /* Returns when it is there (true) or reading has failed for good. */
 bool sp_ring_wait(sp_ring *ring, sp_ring_ticket ticket, sp_error *err) SP_MUST_CHECK;
+
+/* Of an extent that has landed in a slot: its first byte, there until it is released, once. The submitter's thread. */
+char *sp_ring_place(const sp_ring *ring, sp_ring_ticket ticket);
+void sp_ring_release(sp_ring *ring, sp_ring_ticket ticket);
 
 /* No file has changed, shrunk or gone since open. */
 bool sp_ring_check_files(const sp_ring *ring, sp_error *err) SP_MUST_CHECK;

@@ -3,10 +3,11 @@
 #include "kernels/ops.h"
 #include "util/size.h"
 
-/* FFN_BLOCK_BYTES bounds gate and up; below it one block holds all. RING_BYTES_MAX: a ring hides the latency of what is
- * in flight, more of it hides nothing; BLOCK: slots and rows of the embedding are widened to blocks of the drive. */
-enum { FFN_BLOCK_BYTES = 16 << 20, CHUNK_RESIDENT_BYTES = 64 << 20, CHUNK_STREAM_BYTES = 16 << 20 };
-enum { RING_BYTES_MAX = 1000000000, SLOTS_IN_USE = 4, SLOTS_MIN = 8 };
+/* FFN_BLOCK_BYTES bounds gate and up; below it one block holds all. RING_AHEAD_BYTES: what lands while the cores are at
+ * something that takes no weights; slots that are not needed for that are never touched. BLOCK: slots and rows of the
+ * embedding are widened to blocks of the drive. */
+enum { FFN_BLOCK_BYTES = 16 << 20, CHUNK_RESIDENT_BYTES = 64 << 20 };
+enum { RING_BYTES_MAX = 1000000000, RING_AHEAD_BYTES = 64 << 20, SLOTS_IN_USE = 4, SLOTS_MIN = 8 };
 enum { OVERHEAD_BYTES = 96 << 20, TABLES_BYTES = 4 << 20, N_VECTORS = 13, TILE = 64, LD = 16, BLOCK = 1 << 16 };
 
 static uint64_t ld_bytes(size_t n) { return (uint64_t)sp_round_up(n, LD) * sizeof(float); }
@@ -84,12 +85,13 @@ static void lay_out_ring(const sp_model *model, sp_plan *plan) {
     size_t depth = plan->read_depth ? plan->read_depth : SP_RING_DEPTH;
     size_t request_bytes = plan->read_request_bytes ? plan->read_request_bytes : SP_RING_REQUEST_BYTES;
     size_t row_bytes = sp_max_size(model->layers[0].down.row_bytes, model->head.row_bytes);
-    size_t slot_bytes = sp_max_size(CHUNK_STREAM_BYTES, row_bytes) + 2 * BLOCK;
+    size_t chunk_bytes = sp_ring_chunk_bytes(request_bytes);
+    size_t slot_bytes = sp_max_size(chunk_bytes, row_bytes) + 2 * BLOCK;
     size_t in_flight_bytes = sp_min_size(depth, RING_BYTES_MAX / request_bytes + 1) * request_bytes;
-    size_t n_slots = sp_max_size(SLOTS_MIN, sp_div_up(in_flight_bytes, CHUNK_STREAM_BYTES) + SLOTS_IN_USE);
-    size_t whole = (size_t)(model->weight_bytes / CHUNK_STREAM_BYTES) + 1; /* a small model wants no more than itself */
+    size_t n_slots = sp_max_size(SLOTS_MIN, sp_div_up(in_flight_bytes + RING_AHEAD_BYTES, chunk_bytes));
+    size_t whole = (size_t)(model->weight_bytes / chunk_bytes) + 1; /* a small model wants no more than itself */
     n_slots = sp_min_size(n_slots, whole + SLOTS_IN_USE);
-    plan->chunk_bytes = CHUNK_STREAM_BYTES;
+    plan->chunk_bytes = chunk_bytes;
     plan->ring_slots = sp_max_size(SLOTS_IN_USE, sp_min_size(n_slots, RING_BYTES_MAX / slot_bytes));
     plan->ring_bytes = (uint64_t)plan->ring_slots * slot_bytes;
 }

@@ -1,6 +1,7 @@
-/* A drive's cold read rate, through the same ring that runs read with.
+/* A drive's cold read rate, through the same ring that runs read with, and like them: a place is read in chunks, into
+ * slots, and what has landed is looked at before its slot is used again.
  *
- * The files are cut into extents, read in random order, each once until all have been: no read-ahead and no cache
+ * The files are cut into places, read in random order, each once until all have been: no read-ahead and no cache
  * below helps the first pass. Every setting gets N_SCREEN short rounds; the N_FINALISTS best, N_ROUNDS more, in turn
  * with each other, so that a drive whose rate drifts drifts for all. The best median wins. */
 #include <dirent.h>
@@ -20,8 +21,10 @@
 #include "util/size.h"
 
 enum {
-    EXTENT_BYTES = 16 << 20,
-    N_SLOTS = 8,
+    PLACE_BYTES = 16 << 20,
+    MEMORY_BYTES = 144 << 20,
+    MAX_SLOTS = 256,
+    SLOTS_IN_USE = 4,
     N_SCREEN = 2,
     N_FINALISTS = 3,
     N_ROUNDS = 5,
@@ -31,7 +34,8 @@ enum {
     WRITE_BYTES = 4 << 20,
     ALIGN_BYTES = 4096,
     HUGE_PAGE = 2 << 20,
-    REPEAT_EXTENTS = 8, /* 128 MiB for the comparisons with caches */
+    CACHE_LINE = 64,
+    REPEAT_PLACES = 8, /* 128 MiB for the comparisons with caches */
 };
 static const uint64_t min_file_bytes = 128u << 20, default_file_bytes = 2ull << 30;
 
@@ -49,10 +53,15 @@ static const setting settings[] = {
     {SP_RING_THREADS, 4, 8 << 20}, {SP_RING_THREADS, 4, 4 << 20},
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
+/* These a quick probe tries: small requests whose slots stay in caches, more of them, and large ones. */
+static const setting quick_settings[] = {{SP_RING_URING, 4, 1 << 20},
+                                         {SP_RING_URING, 16, 1 << 20},
+                                         {SP_RING_URING, 12, 8 << 20},
+                                         {SP_RING_THREADS, 12, 8 << 20}};
 
-/* A quick probe: what runs use unless told otherwise, with each backend, then the better one until the time is up. */
-enum { QUICK_REPEAT_EXTENTS = 2 };
-static const double round_default_s = 0.4, round_quick_s = 0.2, quick_s = 1.2;
+/* A quick probe: one round each, then the two better ones in turn until the time is up. */
+enum { QUICK_REPEAT_PLACES = 2, N_QUICK_FINALISTS = 2 };
+static const double round_default_s = 0.4, round_quick_s = 0.15, quick_s = 1.2;
 
 typedef struct {
     size_t i_file;
@@ -67,7 +76,6 @@ typedef struct {
     place *places; /* of extents, in the order of reading */
     size_t n_places, next_place;
     char *memory;
-    size_t memory_bytes, slot_bytes;
     double rates[N_SETTINGS][MAX_ROUNDS];
     size_t n_rates[N_SETTINGS];
     bool usable[N_SETTINGS];
@@ -88,7 +96,7 @@ static bool is_weights(const char *name) {
 
 static void add_path(probe *p, const char *path) {
     struct stat st;
-    bool fits = p->n_paths < MAX_FILES && stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= EXTENT_BYTES;
+    bool fits = p->n_paths < MAX_FILES && stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= PLACE_BYTES;
     if (!fits) return;
     p->paths[p->n_paths] = strdup(path);
     SP_CHECK(p->paths[p->n_paths] != NULL);
@@ -141,7 +149,7 @@ static bool write_own_file(probe *p, const char *directory, sp_error *err) {
     uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     uint64_t n_bytes = p->options->file_bytes ? p->options->file_bytes : default_file_bytes;
     if (n_bytes > free_bytes / 4) n_bytes = free_bytes / 4;
-    n_bytes -= n_bytes % EXTENT_BYTES;
+    n_bytes -= n_bytes % PLACE_BYTES;
     if (n_bytes < min_file_bytes)
         return sp_fail(err, SP_ERR_INPUT,
                        "%s: %llu MB free, at least %llu wanted for a test file; name a model there instead", directory,
@@ -181,12 +189,12 @@ static bool choose_files(probe *p, const char *path, sp_error *err) {
 
 /* All whole extents of the files, shuffled. */
 static bool choose_places(probe *p, sp_error *err) {
-    p->places = calloc(sp_max_size(1, (size_t)(bytes_of_paths(p) / EXTENT_BYTES)), sizeof *p->places);
+    p->places = calloc(sp_max_size(1, (size_t)(bytes_of_paths(p) / PLACE_BYTES)), sizeof *p->places);
     if (!p->places) return sp_fail(err, SP_ERR_MEMORY, "no memory to probe with");
     for (size_t i = 0; i < p->n_paths; i++) {
         struct stat st;
         if (stat(p->paths[i], &st) != 0) return sp_fail_errno(err, "%s", p->paths[i]);
-        for (uint64_t at = 0; at + EXTENT_BYTES <= (uint64_t)st.st_size; at += EXTENT_BYTES)
+        for (uint64_t at = 0; at + PLACE_BYTES <= (uint64_t)st.st_size; at += PLACE_BYTES)
             p->places[p->n_places++] = (place){i, at};
     }
     uint64_t key = sp_clock_ns();
@@ -202,49 +210,70 @@ static bool choose_places(probe *p, sp_error *err) {
 /* Huge pages, as the runs have: a drive takes so many pieces of memory at a time, and larger ones make larger requests.
  */
 static bool get_memory(probe *p, sp_error *err) {
-    p->slot_bytes = sp_ring_room_bytes(1 << 16, EXTENT_BYTES);
-    p->memory_bytes = sp_round_up(N_SLOTS * p->slot_bytes, HUGE_PAGE);
-    p->memory = aligned_alloc(HUGE_PAGE, p->memory_bytes);
-    if (!p->memory) return sp_fail(err, SP_ERR_MEMORY, "%zu bytes to probe with cannot be had", p->memory_bytes);
-    madvise(p->memory, p->memory_bytes, MADV_HUGEPAGE);
-    memset(p->memory, 1, p->memory_bytes); /* page faults are not what is measured */
+    p->memory = aligned_alloc(HUGE_PAGE, MEMORY_BYTES);
+    if (!p->memory) return sp_fail(err, SP_ERR_MEMORY, "%d bytes to probe with cannot be had", MEMORY_BYTES);
+    madvise(p->memory, MEMORY_BYTES, MADV_HUGEPAGE);
+    memset(p->memory, 1, MEMORY_BYTES); /* page faults are not what is measured */
     return true;
 }
 
 /* ---- measuring ---- */
 
+static bool is_same(const setting *a, const setting *b) {
+    return a->backend == b->backend && a->depth == b->depth && a->request_bytes == b->request_bytes;
+}
+
 static bool is_tried(const probe *p, const setting *s) {
-    if (!p->options->quick) return true;
-    return s->request_bytes == SP_RING_REQUEST_BYTES && s->depth == SP_RING_DEPTH;
+    for (size_t i = 0; p->options->quick && i < sizeof quick_settings / sizeof *quick_settings; i++)
+        if (is_same(s, &quick_settings[i])) return true;
+    return !p->options->quick;
+}
+
+/* Chunks as layout.c cuts them, and as many slots as its ring has for what is in flight. */
+static size_t chunk_bytes(const setting *s) { return sp_ring_chunk_bytes(s->request_bytes); }
+static size_t n_slots(const setting *s) {
+    size_t n = s->depth * s->request_bytes / chunk_bytes(s) + SLOTS_IN_USE;
+    return sp_min_size(sp_min_size(n, MAX_SLOTS), MEMORY_BYTES / sp_ring_room_bytes(1 << 16, chunk_bytes(s)));
+}
+
+/* Products look at every byte once; so does this, a line at a time. */
+static void look_at(const char *bytes, size_t n_bytes) {
+    for (size_t i = 0; i < n_bytes; i += CACHE_LINE) (void)*(const volatile char *)(bytes + i);
 }
 
 /* Reads places from first on for so many seconds, or n_max of them; bytes per second. They wrap around. */
-static bool read_places(probe *p, sp_ring *ring, size_t first, size_t n_max, double seconds, double *bps,
-                        sp_error *err) {
-    sp_ring_ticket tickets[N_SLOTS];
+static bool read_places(probe *p, sp_ring *ring, const setting *s, size_t first, size_t n_max, double seconds,
+                        double *bps, sp_error *err) {
+    sp_ring_ticket tickets[MAX_SLOTS];
+    size_t n_bytes = chunk_bytes(s), per_place = PLACE_BYTES / n_bytes, n_ahead = n_slots(s), n_submitted = 0;
     uint64_t start_ns = sp_clock_ns(), limit_ns = (uint64_t)(seconds * 1e9);
-    size_t n_submitted = 0;
     for (size_t i = 0;; i++) {
-        while (n_submitted < n_max && n_submitted < i + N_SLOTS && sp_clock_ns() - start_ns < limit_ns) {
-            const place *at = &p->places[(first + n_submitted) % p->n_places];
-            sp_ring_extent extent = {at->i_file, at->offset_bytes, EXTENT_BYTES,
-                                     p->memory + n_submitted % N_SLOTS * p->slot_bytes, false};
-            tickets[n_submitted++ % N_SLOTS] = sp_ring_submit(ring, &extent);
+        while (n_submitted / per_place < n_max && n_submitted < i + n_ahead && sp_clock_ns() - start_ns < limit_ns) {
+            const place *at = &p->places[(first + n_submitted / per_place) % p->n_places];
+            uint64_t offset_bytes = at->offset_bytes + n_submitted % per_place * n_bytes;
+            sp_ring_extent extent = {.i_file = at->i_file, .offset_bytes = offset_bytes, .n_bytes = n_bytes};
+            tickets[n_submitted++ % n_ahead] = sp_ring_submit(ring, &extent);
         }
         if (i == n_submitted) break;
-        if (!sp_ring_wait(ring, tickets[i % N_SLOTS], err)) return false;
+        if (!sp_ring_wait(ring, tickets[i % n_ahead], err)) return false;
+        look_at(sp_ring_place(ring, tickets[i % n_ahead]), n_bytes);
+        sp_ring_release(ring, tickets[i % n_ahead]);
     }
-    p->bytes_read += (uint64_t)n_submitted * EXTENT_BYTES;
-    *bps = (double)n_submitted * EXTENT_BYTES / ((double)(sp_clock_ns() - start_ns) * 1e-9);
-    p->next_place = first + n_submitted;
+    p->bytes_read += (uint64_t)n_submitted * n_bytes;
+    *bps = (double)n_submitted * (double)n_bytes / ((double)(sp_clock_ns() - start_ns) * 1e-9);
+    p->next_place = first + sp_div_up(n_submitted, per_place);
     return true;
 }
 
 static sp_ring *open_ring(probe *p, const setting *s, bool cached, sp_error *err) {
-    sp_ring_options options = {
-        .backend = s->backend, .depth = s->depth, .request_bytes = s->request_bytes, .cached = cached};
+    sp_ring_options options = {.backend = s->backend,
+                               .depth = s->depth,
+                               .request_bytes = s->request_bytes,
+                               .cached = cached,
+                               .n_slots = n_slots(s),
+                               .slot_extent_bytes = chunk_bytes(s)};
     sp_ring *ring = sp_ring_open((const char *const *)p->paths, p->n_paths, &options, err);
-    if (ring && sp_ring_start(ring, p->memory, p->memory_bytes, err)) return ring;
+    if (ring && sp_ring_start(ring, p->memory, MEMORY_BYTES, err)) return ring;
     sp_ring_close(ring);
     return NULL;
 }
@@ -254,7 +283,7 @@ static bool measure_round(probe *p, size_t i, sp_error *err) {
     if (!ring) return false;
     double seconds = p->options->quick ? round_quick_s : round_default_s, bps;
     if (p->options->round_seconds > 0) seconds = p->options->round_seconds;
-    bool good = read_places(p, ring, p->next_place, SIZE_MAX, seconds, &bps, err);
+    bool good = read_places(p, ring, &settings[i], p->next_place, SIZE_MAX, seconds, &bps, err);
     if (good) p->rates[i][p->n_rates[i]++] = bps;
     sp_ring_close(ring);
     return good;
@@ -299,7 +328,7 @@ static bool is_over(const probe *p) { return p->end_ns > 0 && sp_clock_ns() >= p
 /* The index of the winning setting. */
 static bool run_finals(probe *p, size_t *winner, sp_error *err) {
     bool excluded[N_SETTINGS] = {false};
-    size_t finalists[N_FINALISTS] = {0}, n_finalists = 0, n_most = p->options->quick ? 1 : N_FINALISTS;
+    size_t finalists[N_FINALISTS] = {0}, n_finalists = 0, n_most = p->options->quick ? N_QUICK_FINALISTS : N_FINALISTS;
     for (size_t i; n_finalists < n_most && (i = best_of(p, excluded)) < N_SETTINGS;) {
         excluded[i] = true;
         finalists[n_finalists++] = i;
@@ -320,8 +349,8 @@ static bool run_finals(probe *p, size_t *winner, sp_error *err) {
 static bool read_again(probe *p, const setting *s, bool cached, double *bps, sp_error *err) {
     sp_ring *ring = open_ring(p, s, cached, err);
     if (!ring) return false;
-    size_t n = sp_min_size(p->options->quick ? QUICK_REPEAT_EXTENTS : REPEAT_EXTENTS, p->n_places);
-    bool good = read_places(p, ring, 0, n, 1e9, bps, err) && read_places(p, ring, 0, n, 1e9, bps, err);
+    size_t n = sp_min_size(p->options->quick ? QUICK_REPEAT_PLACES : REPEAT_PLACES, p->n_places);
+    bool good = read_places(p, ring, s, 0, n, 1e9, bps, err) && read_places(p, ring, s, 0, n, 1e9, bps, err);
     sp_ring_close(ring);
     return good;
 }

@@ -24,6 +24,7 @@
 #include "util/rng.h"
 
 enum { FILE_BYTES = 3 * 1000 * 1000 + 777, MEMORY_BYTES = 16 << 20, N_EXTENTS = 64, REQUEST_BYTES = 65536 };
+enum { SLOT_EXTENT_BYTES = 200000 };
 
 static unsigned char byte_at(size_t i_file, uint64_t offset) {
     return (unsigned char)(offset ^ offset >> 8 ^ offset >> 16 ^ (37 * i_file));
@@ -34,6 +35,7 @@ typedef struct {
     const char *names[2];
     char *memory;
     sp_ring_options options;
+    size_t n_slots; /* of rings from now on */
     /* for tampering */
     _Atomic int n_calls;
     int n_faults; /* the first so many reads fail */
@@ -97,6 +99,10 @@ static sp_ring *open_ring(rig *r, sp_ring_backend backend) {
     options.n_extents = N_EXTENTS;
     options.request_bytes = REQUEST_BYTES;
     options.tamper_ctx = r;
+    if (r->n_slots > 0) {
+        options.n_slots = r->n_slots;
+        options.slot_extent_bytes = SLOT_EXTENT_BYTES;
+    }
     sp_ring *ring = sp_ring_open(r->names, 2, &options, &err);
     if (!ring) fail_msg("%s", err.text);
     if (!sp_ring_start(ring, r->memory, MEMORY_BYTES, &err)) fail_msg("%s", err.text);
@@ -108,10 +114,14 @@ static sp_ring_ticket submit(rig *r, sp_ring *ring, size_t i_file, uint64_t offs
     return sp_ring_submit(ring, &(sp_ring_extent){i_file, offset, n_bytes, to, false});
 }
 
-static void check_bytes(rig *r, sp_ring *ring, size_t i_file, uint64_t offset, size_t n_bytes, size_t at) {
-    const unsigned char *got = (unsigned char *)r->memory + at + sp_ring_lead_bytes(sp_ring_align_bytes(ring), offset);
+static void check_content(const char *content, size_t i_file, uint64_t offset, size_t n_bytes) {
     for (size_t i = 0; i < n_bytes; i++)
-        if (got[i] != byte_at(i_file, offset + i)) fail_msg("file %zu byte %zu differs", i_file, (size_t)offset + i);
+        if ((unsigned char)content[i] != byte_at(i_file, offset + i))
+            fail_msg("file %zu byte %zu differs", i_file, (size_t)offset + i);
+}
+
+static void check_bytes(rig *r, sp_ring *ring, size_t i_file, uint64_t offset, size_t n_bytes, size_t at) {
+    check_content(r->memory + at + sp_ring_lead_bytes(sp_ring_align_bytes(ring), offset), i_file, offset, n_bytes);
 }
 
 static void wait_good(sp_ring *ring, sp_ring_ticket ticket) {
@@ -200,6 +210,63 @@ static void random_flow(void **state) {
     for (size_t b = 0; b < n_backends(r); b++) {
         check_flow(r, backends[b], 1);
         check_flow(r, backends[b], 16);
+    }
+}
+
+static sp_ring_ticket submit_to_slot(sp_ring *ring, const extent *e) {
+    return sp_ring_submit(ring,
+                          &(sp_ring_extent){.i_file = e->i_file, .offset_bytes = e->offset, .n_bytes = e->n_bytes});
+}
+
+/* Random extents through slots, as many ahead as there are: each keeps its bytes until it is released. */
+static void check_slots(rig *r, sp_ring_backend backend) {
+    enum { N = 1000, N_SLOTS = 12 };
+    r->n_slots = N_SLOTS;
+    r->options.depth = 4;
+    sp_ring *ring = open_ring(r, backend);
+    assert_true(sp_ring_slots_bytes(ring) <= MEMORY_BYTES);
+    sp_ring_ticket tickets[N_SLOTS];
+    extent extents[N_SLOTS];
+    for (size_t i = 0; i < N + N_SLOTS; i++) {
+        size_t at = i % N_SLOTS;
+        if (i >= N_SLOTS) {
+            wait_good(ring, tickets[at]);
+            const char *place = sp_ring_place(ring, tickets[at]);
+            assert_true(place >= r->memory && place < r->memory + sp_ring_slots_bytes(ring));
+            check_content(place, extents[at].i_file, extents[at].offset, extents[at].n_bytes);
+            sp_ring_release(ring, tickets[at]);
+        }
+        if (i >= N) continue;
+        sp_rng_block random = sp_rng_philox(2, i, 0);
+        extent e = {random.v[0] % 2, random.v[1] % (FILE_BYTES - SLOT_EXTENT_BYTES),
+                    1 + random.v[2] % SLOT_EXTENT_BYTES};
+        extents[at] = e;
+        tickets[at] = submit_to_slot(ring, &e);
+    }
+    sp_ring_close(ring);
+}
+
+/* A slot is given when reading begins, and the last that was released first: extents taken one by one use one slot. */
+static void check_warm_slot(rig *r, sp_ring_backend backend) {
+    r->n_slots = 8;
+    sp_ring *ring = open_ring(r, backend);
+    const char *first = NULL;
+    for (size_t i = 0; i < 20; i++) {
+        sp_ring_ticket ticket = submit_to_slot(ring, &(extent){i % 2, 4096 * i, 100000});
+        wait_good(ring, ticket);
+        const char *place = sp_ring_place(ring, ticket);
+        if (!first) first = place;
+        assert_ptr_equal(place, first);
+        sp_ring_release(ring, ticket);
+    }
+    sp_ring_close(ring);
+}
+
+static void slots(void **state) {
+    rig *r = *state;
+    for (size_t b = 0; b < n_backends(r); b++) {
+        check_slots(r, backends[b]);
+        check_warm_slot(r, backends[b]);
     }
 }
 
@@ -415,6 +482,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         RING_TEST(odd_offsets),
         RING_TEST(random_flow),
+        RING_TEST(slots),
         RING_TEST(close_under_way),
         RING_TEST(faults_that_pass),
         RING_TEST(short_reads_are_continued),
