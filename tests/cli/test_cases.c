@@ -292,9 +292,10 @@ static program_run run_json(const char *command) {
 static void expect_peak(const program_run *run, long long most_bytes) {
     long long peak = told(run, "\"peak_rss_bytes\":", false);
     assert_true(peak > 0);
-#ifndef SP_SANITIZED /* sanitizers take memory of their own */
-    if (peak > most_bytes) fail_msg("%lld bytes, at most %lld wanted", peak, most_bytes);
+#ifdef SP_SANITIZED /* sanitizers take memory of their own */
+    most_bytes = INT64_MAX;
 #endif
+    if (peak > most_bytes) fail_msg("%lld bytes, at most %lld wanted", peak, most_bytes);
 }
 
 /* vllm-project/vllm#30268: memory grows with every line of the input until there is none. */
@@ -340,25 +341,33 @@ static void test_rows_that_gave_way(void **state) {
             "\"logit_bias\":{\"2\":-100}}\n",
             i, 100 + i);
     scratch_file("late.jsonl", rows_text());
-    static const char *const budgets[] = {"2G", "110M"};
-    json_t *lines[2];
-    long long n_prefilled[2];
-    for (int i = 0; i < 2; i++) {
+    /* Which of the small budgets lets more rows in than it has room for in the end depends on the machine's speed. */
+    static const char *const budgets[] = {"2G", "110M", "107M", "108M", "109M", "112M"};
+    json_t *want = NULL;
+    long long n_prompt = 0;
+    bool gave_way = false;
+    for (size_t i = 0; i < sizeof budgets / sizeof *budgets && !gave_way; i++) {
         char command[300];
-        snprintf(command, sizeof command, "\"$SPILL\" run --json --memory %s " MODEL " $SPILL_HOME/late.jsonl",
+        snprintf(command, sizeof command,
+                 "SPILL_HOME=$SPILL_HOME/late exec \"$SPILL\" run --json --memory %s " MODEL " $SPILL_HOME/late.jsonl",
                  budgets[i]);
         program_run run = run_json(command);
-        n_prefilled[i] = told(&run, "\"prefill_tokens\":", true);
-        lines[i] = result_lines(run.out);
+        long long n_prefilled = told(&run, "\"prefill_tokens\":", true);
+        json_t *lines = result_lines(run.out), *line;
         program_run_free(&run);
+        if (!want) {
+            want = lines;
+            n_prompt = n_prefilled;
+            continue;
+        }
+        const char *id;
+        json_object_foreach(want, id, line) expect_same_body(want, id, lines, id);
+        assert_int_equal(json_object_size(lines), 324);
+        json_decref(lines);
+        gave_way = n_prefilled > n_prompt + 100; /* tokens of rows that came back are prefilled again */
     }
-    assert_true(n_prefilled[1] > n_prefilled[0]); /* rows did give way: their tokens were prefilled again */
-    const char *id;
-    json_t *line;
-    json_object_foreach(lines[0], id, line) expect_same_body(lines[0], id, lines[1], id);
-    assert_int_equal(json_object_size(lines[1]), 324);
-    json_decref(lines[0]);
-    json_decref(lines[1]);
+    assert_true(gave_way);
+    json_decref(want);
 }
 
 int main(void) {
