@@ -46,7 +46,7 @@ static void add_stop_tokens(sp_row *row, const sp_tokenizer *tokenizer) {
 
 /* What bounds the next token: what there is so far. */
 static void set_sampling(sp_row *row) {
-    row->sampling.generated = row->tokens + row->n_prompt;
+    row->sampling.generated = row->n_new ? row->tokens + row->n_prompt : NULL;
     row->sampling.n_generated = row->n_new;
     row->sampling.mask = row->n_new < row->request.decoding.min_tokens ? row->goes_on : NULL;
 }

@@ -255,6 +255,23 @@ static void test_calls_and_reasoning(void **state) {
     json_decref(lines);
 }
 
+/* A mark that is a stop string ends the row in its place, unless it comes too early. */
+static void test_stop_at_a_mark(void **state) {
+    (void)state;
+    json_t *lines = run_rows("",
+                             ROW("first", "<c0>", TOOLS "\"stop\":\"</tool_call>\",")
+                                 ROW("later", "<c0>", TOOLS "\"stop\":\"</tool_call>\",\"min_tokens\":4,"),
+                             0);
+    expect_message(lines, "first",
+                   "{\"role\":\"assistant\",\"content\":\"Looking.\",\"tool_calls\":[" WEATHER "],\"refusal\":null}",
+                   "tool_calls");
+    expect_message(lines, "later",
+                   "{\"role\":\"assistant\",\"content\":\"Looking.\",\"tool_calls\":[" WEATHER
+                   "," CALL("now", "{}") "],\"refusal\":null}",
+                   "tool_calls");
+    json_decref(lines);
+}
+
 /* What was answered goes back in as it came out: the template shows the call as the model wrote it. */
 static void test_round_trip(void **state) {
     (void)state;
@@ -379,8 +396,11 @@ static void test_min_tokens(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_calls_and_reasoning), cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_same_bytes),          cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_calls_and_reasoning),
+        cmocka_unit_test(test_stop_at_a_mark),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_refused),
         cmocka_unit_test(test_min_tokens),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
