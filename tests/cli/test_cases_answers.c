@@ -46,7 +46,7 @@ static void test_max_tokens(void **state) {
     json_decref(lines);
 }
 
-/* ml-explore/mlx-lm#305: finish_reason is always length.
+/* ml-explore/mlx-lm#305: finish_reason is always length, with one model.
  * ggml-org/llama.cpp#7198: it is never length. */
 static void test_finish_reason(void **state) {
     (void)state;
@@ -77,7 +77,7 @@ static void test_finish_reason(void **state) {
     json_decref(lines);
 }
 
-/* dottxt-ai/outlines#757: when one row of the batch ends, the others end with it. */
+/* dottxt-ai/outlines#757: with many rows in a batch, all of them are ended early. */
 static void test_rows_end_alone(void **state) {
     (void)state;
     enum { N_ROWS = 90 };
