@@ -43,11 +43,12 @@ size_t sp_cost_bucket(size_t n_tokens) {
 double sp_cost_plain_seconds(const sp_cost *cost, const sp_pass_load *load) {
     const sp_rates *r = &cost->rates;
     double n_tokens = (double)load->n_tokens, n_logits = (double)load->n_logits;
-    double weight_s = sp_rates_weight_seconds(r, n_tokens), seconds = cost->n_calls * r->call_s;
+    double weight_s = sp_rates_weight_seconds(r, n_tokens, load->panel_share), seconds = cost->n_calls * r->call_s;
     seconds += (cost->layer_weights - cost->narrow_weights) * weight_s;
     if (n_logits > 0)
-        seconds += cost->narrow_weights * sp_rates_weight_seconds(r, n_logits < n_tokens ? n_logits : n_tokens) +
-                   cost->head_weights * sp_rates_weight_seconds(r, n_logits) +
+        seconds += cost->narrow_weights *
+                       sp_rates_weight_seconds(r, n_logits < n_tokens ? n_logits : n_tokens, load->panel_share) +
+                   cost->head_weights * sp_rates_weight_seconds(r, n_logits, load->panel_share) +
                    n_logits * cost->logit_bytes / r->vector_bps;
     seconds += cost->key_flops * (load->decode_keys / r->decode_flops + load->prefill_keys / r->prefill_flops);
     return seconds + n_tokens * cost->vector_bytes / r->vector_bps;

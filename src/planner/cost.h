@@ -17,6 +17,7 @@ enum { SP_COST_BUCKETS = 14 };
 typedef struct {
     size_t n_tokens, n_logits;
     double decode_keys, prefill_keys; /* sum over the tokens of the positions each sees */
+    double panel_share;               /* of the weights, that stay in memory and are in panel form */
 } sp_pass_load;
 
 typedef struct {

@@ -67,13 +67,15 @@ void sp_eta_add_pass(sp_eta *eta, const sp_eta_pass *pass) {
     if (pass->seconds <= 0) return;
     see_drive(eta, pass);
     eta->n_passes++;
+    sp_pass_load load = pass->load;
+    load.panel_share = sp_sim_panel_share(&eta->job, pass->bytes_read);
     if (pass->is_first) return; /* pages are touched for the first time, weights come from elsewhere */
     double compute_s = fmax(pass->seconds - pass->wait_seconds, 1e-9);
     sp_cost cost = eta->cost;
     sp_cost_correct(&cost, &eta->observed.passes);
-    double ratio = compute_s / fmax(sp_cost_compute_seconds(&cost, &pass->load), 1e-9);
+    double ratio = compute_s / fmax(sp_cost_compute_seconds(&cost, &load), 1e-9);
     eta->slowness = exp((1 - recent) * log(eta->slowness) + recent * log(fmin(fmax(ratio, 0.05), 20)));
-    sp_cost_see(&eta->observed.passes, &eta->cost, &pass->load, compute_s);
+    sp_cost_see(&eta->observed.passes, &eta->cost, &load, compute_s);
 }
 
 void sp_eta_add_row(sp_eta *eta, size_t n_new, size_t max_new) { sp_ends_see(&eta->observed.ends, n_new, max_new); }

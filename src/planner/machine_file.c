@@ -44,6 +44,7 @@ static const field rate_fields[] = {
     FIELD(FIELD_TEXT, "format", sp_rates, format),
     FIELD(FIELD_SIZE, "threads", sp_rates, n_threads),
     FIELD(FIELD_POINTS, "product_flops", sp_rates, linear_flops),
+    FIELD(FIELD_POINTS, "panel_flops", sp_rates, panel_flops),
     FIELD(FIELD_REAL, "decode_attention_flops", sp_rates, decode_flops),
     FIELD(FIELD_REAL, "prefill_attention_flops", sp_rates, prefill_flops),
     FIELD(FIELD_REAL, "vector_bps", sp_rates, vector_bps),
@@ -78,6 +79,7 @@ static const char *const mode_names[] = {[SP_MODE_BF16] = "bf16", [SP_MODE_FP32]
 /* ---- writing ---- */
 
 static json_t *points_value(const double *at) {
+    if (at[0] <= 0) return json_null(); /* not measured */
     json_t *array = json_array();
     for (size_t i = 0; i < SP_RATE_POINTS; i++) json_array_append_new(array, json_real(at[i]));
     return array;

@@ -68,6 +68,7 @@ sp_sim_job sp_plan_sim_job(const sp_model *model, const sp_machine *machine, con
     sp_sim_job job = {.rows = plan->rows,
                       .kv_pages = plan->kv_pages,
                       .pass_tokens = plan->pass_tokens,
+                      .weight_bytes = (double)plan->weight_bytes,
                       .page_bytes = (double)plan->kv_token_bytes * SP_KV_PAGE_TOKENS};
     if (!stream) return job;
     for (size_t i = plan->n_pinned_layers; i < arch->n_layers; i++)
@@ -225,7 +226,8 @@ static sp_sim_result simulate(search *s, const sp_plan *plan, size_t max_rows, d
 /* Every place taken all the time, every pass full, no attention: no schedule is faster. */
 static double least_seconds(const search *s, const sp_plan *plan) {
     sp_sim_job job = sp_plan_sim_job(s->model, s->machine, plan);
-    sp_pass_load load = {.n_tokens = plan->rows, .n_logits = plan->rows}, full = {.n_tokens = plan->pass_tokens};
+    sp_pass_load load = {.n_tokens = plan->rows, .n_logits = plan->rows, .panel_share = 1};
+    sp_pass_load full = {.n_tokens = plan->pass_tokens, .panel_share = 1};
     double read_bytes = job.streamed_bytes - (double)plan->kv_bytes; /* the tail pins layers in place of KV */
     double read_s = job.read_bps > 0 && read_bytes > 0 ? read_bytes / job.read_bps : 0;
     double n_decode = s->new_tokens / (double)plan->rows, n_full = s->prompt_tokens / (double)plan->pass_tokens;
@@ -335,8 +337,10 @@ static void estimate(search *s, sp_plan *plan) {
     const sp_observed *seen = s->request->observed;
     sp_sim_job job = sp_plan_sim_job(s->model, s->machine, plan);
     size_t context = average_tokens(s->request) / 2;
-    sp_pass_load load = {
-        .n_tokens = plan->rows, .n_logits = plan->rows, .decode_keys = (double)plan->rows * (double)context};
+    sp_pass_load load = {.n_tokens = plan->rows,
+                         .n_logits = plan->rows,
+                         .decode_keys = (double)plan->rows * (double)context,
+                         .panel_share = sp_sim_panel_share(&job, job.streamed_bytes)};
     double read_s = job.read_bps > 0 ? job.streamed_bytes / job.read_bps : 0;
     plan->pass_seconds = sp_cost_pass_seconds(&s->cost, &load, read_s);
     if (s->request->n_rows == 0) return;

@@ -30,6 +30,7 @@ typedef struct {
     float *x, *y, *z; /* [MAX_TOKENS, N_COLS], [MAX_TOKENS, MAX_ROWS] twice */
     void *packed;
     char *kv;
+    bool has_panels; /* the weights */
     uint64_t end_ns; /* no further round begins after this */
 } bench;
 
@@ -84,21 +85,24 @@ static double best_seconds(bench *b, void (*run)(bench *b, size_t n), size_t n) 
 
 /* ---- what is measured ---- */
 
-static void multiply(bench *b, size_t n_tokens, size_t n_rows, size_t n_cols) {
+static void multiply(bench *b, size_t n_tokens, size_t n_rows, size_t n_cols, bool panels) {
     sp_linear job = {.format = b->format,
                      .w = b->weights,
                      .row_bytes = b->row_bytes,
                      .n_rows = n_rows,
                      .k = n_cols,
                      .y = b->y,
-                     .ldy = MAX_ROWS};
+                     .ldy = MAX_ROWS,
+                     .panels = panels};
     sp_op_linear(b->device, &job, 1, b->packed, n_tokens);
 }
 
-static void run_product(bench *b, size_t i_point) { multiply(b, sp_rate_tokens[i_point], point_rows[i_point], N_COLS); }
+static void run_product(bench *b, size_t i_point) {
+    multiply(b, sp_rate_tokens[i_point], point_rows[i_point], N_COLS, b->has_panels);
+}
 
 static void run_calls(bench *b, size_t n_calls) {
-    for (size_t i = 0; i < n_calls; i++) multiply(b, 1, SP_PACK_COLS, SP_PACK_COLS);
+    for (size_t i = 0; i < n_calls; i++) multiply(b, 1, SP_PACK_COLS, SP_PACK_COLS, false);
 }
 
 /* n rows, one token each at the end of CONTEXT; n == 1: N_PREFILL tokens of one row. */
@@ -138,14 +142,17 @@ static void run_vectors(bench *b, size_t n_tokens) {
                    b->packed);
 }
 
-static void measure_all(bench *b, sp_rates *rates) {
-    static const double key_flops = 4.0 * WIDTH_Q;
-    sp_op_pack(b->device, b->x, N_COLS, MAX_TOKENS, N_COLS, b->packed);
+static void measure_products(bench *b, double flops[SP_RATE_POINTS]) {
     for (size_t i = SP_RATE_POINTS; i-- > 0;) { /* the most tokens first: they warm the caches of code */
         sp_op_pack(b->device, b->x, N_COLS, sp_rate_tokens[i], N_COLS, b->packed);
-        double flops = 2.0 * (double)point_rows[i] * N_COLS * (double)sp_rate_tokens[i];
-        rates->linear_flops[i] = flops / best_seconds(b, run_product, i);
+        double n = 2.0 * (double)point_rows[i] * N_COLS * (double)sp_rate_tokens[i];
+        flops[i] = n / best_seconds(b, run_product, i);
     }
+}
+
+static void measure_all(bench *b, sp_rates *rates) {
+    static const double key_flops = 4.0 * WIDTH_Q;
+    measure_products(b, rates->linear_flops);
     rates->call_s = best_seconds(b, run_calls, N_CALLS) / N_CALLS;
     rates->decode_flops = key_flops * N_DECODE * CONTEXT / best_seconds(b, run_attention, N_DECODE);
     double prefill_keys = N_PREFILL * (CONTEXT - 0.5 * (N_PREFILL - 1));
@@ -153,6 +160,10 @@ static void measure_all(bench *b, sp_rates *rates) {
     memset(b->z, 0, (size_t)N_VECTOR_TOKENS * MAX_ROWS * sizeof *b->z);
     double vector_bytes = (double)N_VECTOR_TOKENS * (VECTOR_D + 2.0 * VECTOR_F) * sizeof(float);
     rates->vector_bps = vector_bytes / best_seconds(b, run_vectors, N_VECTOR_TOKENS);
+    if (sp_panel_rows(b->device, b->format, N_COLS) == 0) return;
+    sp_op_panels(b->device, b->format, b->weights, MAX_ROWS, N_COLS);
+    b->has_panels = true;
+    measure_products(b, rates->panel_flops);
 }
 
 bool sp_rates_measure(sp_device *device, const sp_format *format, size_t n_threads, double limit_s, sp_rates *rates,
@@ -170,12 +181,18 @@ bool sp_rates_measure(sp_device *device, const sp_format *format, size_t n_threa
 
 /* ---- use ---- */
 
-double sp_rates_weight_seconds(const sp_rates *rates, double n_tokens) {
+static double weight_seconds(const double flops[SP_RATE_POINTS], double n_tokens) {
     double at[SP_RATE_POINTS];
-    for (size_t i = 0; i < SP_RATE_POINTS; i++) at[i] = 2.0 * (double)sp_rate_tokens[i] / rates->linear_flops[i];
+    for (size_t i = 0; i < SP_RATE_POINTS; i++) at[i] = 2.0 * (double)sp_rate_tokens[i] / flops[i];
     size_t i = 1;
     while (i + 1 < SP_RATE_POINTS && n_tokens > (double)sp_rate_tokens[i]) i++;
     double from = (double)sp_rate_tokens[i - 1], to = (double)sp_rate_tokens[i];
     double seconds = at[i - 1] + (at[i] - at[i - 1]) * (n_tokens - from) / (to - from);
     return seconds > at[0] ? seconds : at[0];
+}
+
+double sp_rates_weight_seconds(const sp_rates *rates, double n_tokens, double panel_share) {
+    double raw_s = weight_seconds(rates->linear_flops, n_tokens);
+    if (panel_share <= 0 || rates->panel_flops[0] <= 0) return raw_s;
+    return (1 - panel_share) * raw_s + panel_share * weight_seconds(rates->panel_flops, n_tokens);
 }

@@ -16,17 +16,19 @@ typedef struct {
     sp_mode mode;
     size_t n_threads;
     double linear_flops[SP_RATE_POINTS]; /* products with a matrix that no cache holds */
+    double panel_flops[SP_RATE_POINTS];  /* the same with weights in panel form (kernels/ops.h); 0: as linear_flops */
     double decode_flops, prefill_flops;  /* attention of single tokens of many rows; of many tokens of one row */
     double vector_bps;                   /* norms, activations: bytes of fp32 */
     double call_s;                       /* an operation that has nothing to do: fork and join */
     int64_t measured_s;                  /* wall clock */
 } sp_rates;
 
-/* Takes about a sixth of a second on a machine of 200 GFLOP/s, and no more than limit_s by much on a slower one. */
+/* Takes about a quarter of a second on a machine of 200 GFLOP/s, and no more than limit_s by much on a slower one. */
 bool sp_rates_measure(sp_device *device, const sp_format *format, size_t n_threads, double limit_s, sp_rates *rates,
                       sp_error *err) SP_MUST_CHECK;
 
-/* Seconds that a weight takes in a product with n_tokens tokens: linear between the points of measurement. Pure. */
-double sp_rates_weight_seconds(const sp_rates *rates, double n_tokens);
+/* Seconds that a weight takes in a product with n_tokens tokens, so large a share of them in panel form: linear between
+ * the points of measurement. Pure. */
+double sp_rates_weight_seconds(const sp_rates *rates, double n_tokens, double panel_share);
 
 #endif

@@ -197,7 +197,12 @@ static size_t quiet_passes(const state *st) {
     return n;
 }
 
-static double pass_seconds(const state *st) {
+double sp_sim_panel_share(const sp_sim_job *job, double streamed_bytes) {
+    return job->weight_bytes > streamed_bytes ? 1 - streamed_bytes / job->weight_bytes : 0;
+}
+
+static double pass_seconds(state *st) {
+    st->load.panel_share = sp_sim_panel_share(st->job, st->streamed_bytes);
     double left_out_bytes = st->load.n_logits == 0 ? st->job->logits_bytes : 0;
     double read_bytes = st->streamed_bytes > left_out_bytes ? st->streamed_bytes - left_out_bytes : 0;
     double read_s = st->job->read_bps > 0 ? read_bytes / st->job->read_bps : 0;

@@ -23,6 +23,7 @@ typedef struct {
     const sp_sim_row *like; /* [n_like] rows that the n_more after them repeat in turn */
     size_t n_like, n_more;
     size_t rows, kv_pages, pass_tokens; /* as in the plan */
+    double weight_bytes;                /* of the whole model */
     double streamed_bytes, layer_bytes; /* read in every pass; of a layer */
     double logits_bytes;                /* of streamed_bytes, what a pass without logits leaves out */
     double page_bytes;                  /* of KV; with the three below: pages that are no longer needed pin layers */
@@ -45,6 +46,9 @@ void sp_simulator_free(sp_simulator *simulator); /* NULL is fine */
  * when `stop_seconds` have passed in the simulation (0: never): then seconds is at least that. */
 sp_sim_result sp_simulate(sp_simulator *simulator, const sp_cost *cost, const sp_sim_job *job, size_t max_rows,
                           double stop_seconds);
+
+/* The share of the weights that is in panel form while so many bytes of them are read in every pass. */
+double sp_sim_panel_share(const sp_sim_job *job, double streamed_bytes);
 
 /* Layers that can stay in memory, beyond those of the plan, when only n_pages of KV may still be needed. Shared with
  * the batch loop. */

@@ -251,6 +251,37 @@ static void rows_and_layers_share(void **state) {
     synthetic_free(model);
 }
 
+/* What stays in memory is multiplied at the rate of panels, what streams is not. */
+static void panels_count_where_weights_stay(void **state) {
+    (void)state;
+    sp_model *model = synthetic_new(&shapes[3], NULL);
+    const sp_plan_row row = {500, 25};
+    for (int resident = 0; resident < 2; resident++) {
+        double likely_s[2];
+        for (int panels = 0; panels < 2; panels++) {
+            sp_machine machine = machine_with(1e11, 5e10);
+            machine.limit_bytes = machine.ram_bytes = 400ull << 30;
+            for (size_t i = 0; i < SP_RATE_POINTS && panels; i++)
+                machine.rates.panel_flops[i] = 2 * machine.rates.linear_flops[i];
+            sp_plan_request request = {.placement = resident ? SP_PLACE_RESIDENT : SP_PLACE_STREAM,
+                                       .memory_bytes = resident ? 300ull << 30 : 2ull << 30,
+                                       .n_rows = 8,
+                                       .prompt_tokens = 8 * 500,
+                                       .new_tokens = 8 * 25,
+                                       .row_tokens_max = 525,
+                                       .known = &row,
+                                       .n_known = 1};
+            sp_plan plan;
+            sp_error err = {0};
+            assert_true(sp_plan_build(model, &machine, &request, &plan, &err));
+            likely_s[panels] = plan.estimate.likely_s;
+        }
+        double ratio = likely_s[0] / likely_s[1];
+        assert_true(resident ? ratio > 1.5 && ratio < 2.1 : ratio > 0.95 && ratio < 1.05);
+    }
+    synthetic_free(model);
+}
+
 static void auto_streams_what_does_not_fit(void **state) {
     (void)state;
     sp_model *big = synthetic_new(&shapes[3], NULL), *small = synthetic_new(&shapes[1], NULL);
@@ -412,6 +443,7 @@ int main(void) {
         cmocka_unit_test(a_refusal_names_what_would_do),
         cmocka_unit_test(spare_memory_pins_layers),
         cmocka_unit_test(rows_and_layers_share),
+        cmocka_unit_test(panels_count_where_weights_stay),
         cmocka_unit_test(auto_streams_what_does_not_fit),
         cmocka_unit_test(the_text_is_two_lines),
         cmocka_unit_test(what_was_asked_is_told),

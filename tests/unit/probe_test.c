@@ -166,7 +166,9 @@ static void a_file_round_trips(void **state) {
     assert_true(a && b);
     a->machine =
         (sp_machine){.ram_bytes = 24 * gb, .limit_bytes = 20 * gb, .n_cpus = 2, .isa = "avx2", .memory_bps = 1e10};
-    sp_rates rates = rates_of("avx2", 5e10);
+    sp_rates plain = rates_of("avx", 4e10), rates = rates_of("avx2", 5e10); /* plain: without panels */
+    for (size_t i = 0; i < SP_RATE_POINTS; i++) rates.panel_flops[i] = 6e10;
+    sp_machine_file_put_rates(a, &plain);
     sp_machine_file_put_rates(a, &rates);
     sp_machine_drive drive = drive_named("/data", 2e9);
     sp_machine_file_put(a, &drive);
@@ -178,8 +180,8 @@ static void a_file_round_trips(void **state) {
     assert_int_equal(b->machine.n_cpus, 2);
     assert_string_equal(b->machine.isa, "avx2");
     assert_true(b->machine.disk_bps == 2e9);
-    assert_int_equal(b->n_rates, 1);
-    assert_memory_equal(&b->rates[0], &a->rates[0], sizeof b->rates[0]);
+    assert_int_equal(b->n_rates, 2);
+    assert_memory_equal(b->rates, a->rates, 2 * sizeof *b->rates);
     const sp_machine_drive *found = sp_machine_file_find(b, "/data");
     assert_non_null(found);
     assert_int_equal(found->backend, SP_RING_THREADS);
@@ -283,7 +285,10 @@ static void products_are_measured(void **state) {
     assert_true(file->n_rates > 1);
     assert_true(file->rates[0].mode == SP_MODE_BF16 && file->rates[file->n_rates - 1].mode == SP_MODE_FP32);
     for (size_t i = 0; i < file->n_rates; i++)
-        for (size_t j = 0; j < SP_RATE_POINTS; j++) assert_true(file->rates[i].linear_flops[j] > 1e6);
+        for (size_t j = 0; j < SP_RATE_POINTS; j++) {
+            assert_true(file->rates[i].linear_flops[j] > 1e6);
+            assert_true((file->rates[i].panel_flops[j] > 1e6) == (file->rates[i].panel_flops[0] > 0));
+        }
     free(file);
     sp_pool_free(pool);
 }
