@@ -17,7 +17,7 @@ static int32_t *shown_ids(const sp_tokenizer *tokenizer, const sp_chat_style *st
     for (size_t i = 0; i < *n; i++) {
         const char *text = "";
         size_t n_bytes = 0;
-        bool is_hidden = sp_tokenizer_is_special(tokenizer, ids[i]) &&
+        bool is_hidden = sp_tokenizer_is_skipped(tokenizer, ids[i]) &&
                          !(sp_tokenizer_token_text(tokenizer, ids[i], &text, &n_bytes) &&
                            sp_chat_style_has_mark(style, text, n_bytes));
         if (!is_hidden) shown[n_shown++] = ids[i];

@@ -277,11 +277,15 @@ static void detok_deinit(sp_detok *d) {
 
 /* ---- the public calls ---- */
 
+bool sp_tokenizer_is_skipped(const sp_tokenizer *t, int32_t id) {
+    const sp_vocab *v = &t->vocab;
+    return id >= 0 && (size_t)id < v->n_ids && (v->flags[id] & (SP_TOK_SPECIAL | SP_TOK_RENAMED)) == SP_TOK_SPECIAL;
+}
+
 static void push_id(sp_detok *d, int32_t id) {
     const sp_vocab *v = &d->t->vocab;
     if (id < 0 || (size_t)id >= v->n_ids || !v->flags[id]) return;
-    bool special = (v->flags[id] & (SP_TOK_SPECIAL | SP_TOK_RENAMED)) == SP_TOK_SPECIAL;
-    if (d->skip_special && special) return;
+    if (d->skip_special && sp_tokenizer_is_skipped(d->t, id)) return;
     sp_slice shown = sp_vocab_shown(v, (size_t)id);
     push_piece(d, 0, v->text.data + shown.offset, shown.n_bytes);
 }

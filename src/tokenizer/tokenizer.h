@@ -45,6 +45,8 @@ size_t sp_tokenizer_n_vocab(const sp_tokenizer *t);              /* 1 + highest 
 int32_t sp_tokenizer_eos_id(const sp_tokenizer *t);              /* -1: none */
 int32_t sp_tokenizer_bos_id(const sp_tokenizer *t);              /* -1: none */
 bool sp_tokenizer_is_special(const sp_tokenizer *t, int32_t id); /* false for ids without a token */
+/* Whether decoding with skip_special leaves it out: all special tokens but those that a normalizer changes. */
+bool sp_tokenizer_is_skipped(const sp_tokenizer *t, int32_t id);
 
 /* Id of the token whose literal text in the vocabulary this is, added tokens first; -1 if there is none. */
 int32_t sp_tokenizer_find(const sp_tokenizer *t, const char *text, size_t n_bytes);

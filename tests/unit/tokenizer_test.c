@@ -41,6 +41,29 @@ static size_t count_of(const sp_ids *ids, int32_t id) {
 
 static int32_t find(const sp_tokenizer *t, const char *text) { return sp_tokenizer_find(t, text, strlen(text)); }
 
+/* The text without special tokens is that of the ids that are not skipped, in every fixture. */
+static void skipped_ids_are_those_without_text(void **state) {
+    (void)state;
+    static const char *const dirs[] = {FIXTURE("llama"),       FIXTURE("gpt2"),   FIXTURE("gemma"),
+                                       FIXTURE("same-result"), FIXTURE("digits"), "models/fields"};
+    for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++) {
+        sp_tokenizer *t = open_dir(dirs[i]);
+        sp_error err = {0};
+        int32_t n_ids = (int32_t)sp_tokenizer_n_vocab(t);
+        for (int32_t id = -1; id <= n_ids; id++) {
+            sp_buf with = {0}, without = {0};
+            assert_true(sp_tokenizer_decode(t, &id, 1, false, &with, &err));
+            assert_true(sp_tokenizer_decode(t, &id, 1, true, &without, &err));
+            bool is_skipped = sp_tokenizer_is_skipped(t, id);
+            if (without.n_bytes != (is_skipped ? 0 : with.n_bytes)) fail_msg("%s: id %d", dirs[i], (int)id);
+            assert_true(!is_skipped || sp_tokenizer_is_special(t, id));
+            sp_buf_deinit(&with);
+            sp_buf_deinit(&without);
+        }
+        sp_tokenizer_free(t);
+    }
+}
+
 static void plain_text_leaves_special_tokens_as_text(void **state) {
     (void)state;
     sp_tokenizer *t = open_dir(FIXTURE("llama"));
@@ -482,6 +505,7 @@ int main(void) {
         cmocka_unit_test(expensive_regular_expressions_are_stopped),
         cmocka_unit_test(a_rule_that_makes_much_out_of_little_is_stopped),
         cmocka_unit_test(template_ids_are_bounded),
+        cmocka_unit_test(skipped_ids_are_those_without_text),
         cmocka_unit_test(bad_files_are_refused_by_name),
         cmocka_unit_test(deep_and_missing_files_are_refused),
         cmocka_unit_test(gguf_metadata_is_checked),
