@@ -81,8 +81,33 @@ size_t sp_engine_seq_set_length(sp_engine *e, uint32_t seq, size_t n_length) {
 
 size_t sp_engine_pages_needed(const sp_engine *e, uint32_t seq, size_t n_tokens) {
     const sp_seq *s = seq_at(e, seq);
-    return sp_div_up(s->n_tokens + n_tokens, SP_KV_PAGE_TOKENS) - s->n_pages;
+    size_t n_pages = sp_div_up(s->n_tokens + n_tokens, SP_KV_PAGE_TOKENS);
+    return n_pages > s->n_pages ? n_pages - s->n_pages : 0;
 }
+
+static void take_pages(sp_engine *e, sp_seq *seq, size_t n_tokens) {
+    while (seq->n_pages < sp_div_up(n_tokens, SP_KV_PAGE_TOKENS)) seq->pages[seq->n_pages++] = sp_kv_take(e->kv);
+}
+
+void sp_engine_seq_reserve(sp_engine *e, uint32_t seq, size_t n_tokens) { take_pages(e, seq_at(e, seq), n_tokens); }
+
+uint32_t sp_engine_seq_page(const sp_engine *e, uint32_t seq, size_t i_page) {
+    assert(i_page < seq_at(e, seq)->n_pages);
+    return seq_at(e, seq)->pages[i_page];
+}
+
+void sp_engine_seq_adopt(sp_engine *e, uint32_t seq, const uint32_t *pages, size_t n_pages) {
+    sp_seq *s = seq_at(e, seq);
+    assert(s->n_pages == 0 && n_pages <= s->n_pages_max);
+    for (; s->n_pages < n_pages; s->n_pages++) {
+        s->pages[s->n_pages] = pages[s->n_pages];
+        sp_kv_share(e->kv, pages[s->n_pages]);
+    }
+    s->n_tokens = n_pages * SP_KV_PAGE_TOKENS;
+}
+
+void sp_engine_page_keep(sp_engine *e, uint32_t page) { sp_kv_share(e->kv, page); }
+void sp_engine_page_drop(sp_engine *e, uint32_t page) { sp_kv_drop(e->kv, page); }
 
 size_t sp_engine_pages_free(const sp_engine *e) { return sp_kv_pages_free(e->kv); }
 
@@ -154,7 +179,7 @@ static void prepare(sp_engine *e, const sp_span *spans, size_t n_spans) {
     for (size_t i = 0; i < n_spans; i++) {
         sp_seq *seq = seq_at(e, spans[i].seq);
         size_t n_tokens = spans[i].n_tokens, n_after = seq->n_tokens + n_tokens;
-        while (seq->n_pages < sp_div_up(n_after, SP_KV_PAGE_TOKENS)) seq->pages[seq->n_pages++] = sp_kv_take(e->kv);
+        take_pages(e, seq, n_after);
         seq->n_length = sp_max_size(seq->n_length, n_after);
         seq->rope_length = rope_length(&e->model->arch, seq->n_length);
         pass->spans[i] = (sp_kv_span){pass->n_tokens, n_tokens, seq->n_tokens, seq->pages};

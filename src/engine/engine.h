@@ -38,6 +38,19 @@ size_t sp_engine_seq_set_length(sp_engine *engine, uint32_t seq, size_t n_length
 size_t sp_engine_pages_needed(const sp_engine *engine, uint32_t seq, size_t n_tokens);
 size_t sp_engine_pages_free(const sp_engine *engine);
 
+/* Rows whose prompts begin with the same tokens share whole pages of keys and values: of models, and lengths of rows,
+ * whose keys do not depend on the row's length (model/rope.h).
+ *
+ * reserve takes the pages for a sequence's first n_tokens tokens now, of those that are free. adopt gives a sequence
+ * that holds nothing the n_pages full pages of others: it holds their tokens. These may be tokens that another span of
+ * its next pass computes; if that pass fails, the sequence is good for nothing but to be closed. keep makes a page
+ * outlive its sequences, until it is dropped. */
+void sp_engine_seq_reserve(sp_engine *engine, uint32_t seq, size_t n_tokens);
+uint32_t sp_engine_seq_page(const sp_engine *engine, uint32_t seq, size_t i_page); /* that it has taken */
+void sp_engine_seq_adopt(sp_engine *engine, uint32_t seq, const uint32_t *pages, size_t n_pages);
+void sp_engine_page_keep(sp_engine *engine, uint32_t page);
+void sp_engine_page_drop(sp_engine *engine, uint32_t page);
+
 /* Between passes: from now on no more than n_pages pages are in use at a time (as many as are used now, or more). When
  * that leaves memory for another layer of weights, the free pages' memory goes back to the system and the weights'
  * stream pins as many layers instead; else nothing happens. Results do not change. */

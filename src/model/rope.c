@@ -156,6 +156,11 @@ size_t sp_rope_run(const sp_rope *rope, size_t n_prompt, size_t pos, size_t n_le
     return pos < n_prompt ? sp_min_size(n_left, n_prompt - pos) : 1;
 }
 
+bool sp_rope_is_fixed(const sp_rope *rope, size_t n_prompt, size_t n_most) {
+    if (rope->dynamic) return n_prompt <= rope->dynamic_base_pos;
+    return rope->switch_pos == 0 || n_most <= rope->switch_pos;
+}
+
 void sp_rope_inv_freq(const sp_rope *rope, size_t n_total, float *inv_freq_out, float *scale_out) {
     bool is_long = rope->switch_pos && n_total > rope->switch_pos;
     *scale_out = is_long ? rope->scale_long : rope->scale;

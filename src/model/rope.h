@@ -24,6 +24,10 @@ size_t sp_rope_total(const sp_rope *rope, size_t n_prompt, size_t n_length, size
  */
 size_t sp_rope_run(const sp_rope *rope, size_t n_prompt, size_t pos, size_t n_left);
 
+/* Whether the first n_prompt positions of a row that comes to n_most tokens have the same frequencies as those of any
+ * other row of which this holds. */
+bool sp_rope_is_fixed(const sp_rope *rope, size_t n_prompt, size_t n_most);
+
 /* inv_freq_out [n_dims/2] and the factor of cos and sin, for a row of n_total tokens. */
 void sp_rope_inv_freq(const sp_rope *rope, size_t n_total, float *inv_freq_out, float *scale_out);
 

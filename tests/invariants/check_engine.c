@@ -1,7 +1,7 @@
 /* The numerics contract (docs/DESIGN.md section 1) on the engine: the logits of every step of every row are the same
  * bytes whatever the batch, the order of rows, the size of passes, the threads, the ISA, and the way weights are cut,
- * kept and read, as is the hash of their content. And no allocation inside of a pass: malloc and its kin are wrapped by
- * the linker.
+ * kept and read, and whether rows share pages, as is the hash of their content. And no allocation inside of a pass:
+ * malloc and its kin are wrapped by the linker.
  *
  * Rows generate greedily, so a single bit that differs soon shows in many. */
 #include <dirent.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "kernels/ops.h"
+#include "model/rope.h"
 #include "rig.h"
 #include "util/size.h"
 
@@ -226,6 +227,87 @@ static bool run(const char *path, const config *c, sp_mode mode, float **logits,
     return ok;
 }
 
+/* ---- shared pages ---- */
+
+enum { N_SHARED_PAGES = 2, N_SHARED = N_SHARED_PAGES * SP_KV_PAGE_TOKENS, N_SHARERS = 4, MAX_TAIL = 40 };
+static const size_t tail_tokens[N_SHARERS] = {33, 1, 40, 5};
+
+/* Rows that begin with the same tokens, each with a tail of its own. */
+static void make_sharer(size_t i, size_t n_vocab, int32_t *ids) {
+    for (size_t t = 0; t < N_SHARED; t++) ids[t] = (int32_t)((t * t * 13 + t * 5 + 3) % n_vocab);
+    for (size_t t = 0; t < tail_tokens[i]; t++) ids[N_SHARED + t] = (int32_t)((t * 17 + i * 29 + 1) % n_vocab);
+}
+
+static bool may_share(const sp_arch *arch) {
+    for (size_t i = 0; i < arch->n_ropes; i++)
+        if (!sp_rope_is_fixed(&arch->ropes[i], N_SHARED + MAX_TAIL, N_SHARED + MAX_TAIL)) return false;
+    return true;
+}
+
+static bool open_sharer(const rig *r, size_t i, uint32_t *seq, sp_error *err) {
+    if (!sp_engine_seq_open(r->engine, N_SHARED + tail_tokens[i], N_SHARED + MAX_TAIL, seq, err)) return false;
+    return sp_engine_seq_set_length(r->engine, *seq, N_SHARED + tail_tokens[i]) == 0;
+}
+
+static bool same_as_alone(const rig *r, size_t i, const float *alone, const float *now, sp_error *err) {
+    size_t n_vocab = r->model->arch.n_vocab;
+    return (now && memcmp(alone + i * n_vocab, now, n_vocab * sizeof *now) == 0) || err->code != SP_OK ||
+           sp_fail(err, SP_ERR_INPUT, "row %zu differs from the row alone", i);
+}
+
+/* The first row fills the pages, the second begins behind them in the same pass, the third later, and the fourth, cut
+ * in two passes, when no other row is there any more: the logits are those of the rows alone. */
+static bool share(const rig *r, int32_t ids[N_SHARERS][N_SHARED + MAX_TAIL], const float *alone, sp_error *err) {
+    uint32_t seqs[N_SHARERS], pages[N_SHARED_PAGES];
+    if (!open_sharer(r, 0, &seqs[0], err) || !open_sharer(r, 1, &seqs[1], err)) return false;
+    sp_engine_seq_reserve(r->engine, seqs[0], N_SHARED + tail_tokens[0]);
+    for (size_t i = 0; i < N_SHARED_PAGES; i++) {
+        pages[i] = sp_engine_seq_page(r->engine, seqs[0], i);
+        sp_engine_page_keep(r->engine, pages[i]);
+    }
+    sp_engine_seq_adopt(r->engine, seqs[1], pages, N_SHARED_PAGES);
+    const sp_span spans[] = {{seqs[0], ids[0], N_SHARED + tail_tokens[0], true},
+                             {seqs[1], ids[1] + N_SHARED, tail_tokens[1], true}};
+    if (!sp_engine_pass(r->engine, spans, 2, NULL, err)) return false;
+    for (size_t i = 0; i < 2; i++)
+        if (!same_as_alone(r, i, alone, sp_engine_logits(r->engine, i), err)) return false;
+    for (size_t i = 2; i < N_SHARERS; i++) {
+        if (!open_sharer(r, i, &seqs[i], err)) return false;
+        sp_engine_seq_adopt(r->engine, seqs[i], pages, N_SHARED_PAGES);
+        if (i == 3)
+            for (size_t j = 0; j < i; j++) sp_engine_seq_close(r->engine, seqs[j]);
+        const float *now = rig_feed(r, seqs[i], ids[i], N_SHARED + tail_tokens[i], 3, err);
+        if (err->code != SP_OK || !same_as_alone(r, i, alone, now, err)) return false;
+    }
+    sp_engine_seq_close(r->engine, seqs[3]);
+    for (size_t i = 0; i < N_SHARED_PAGES; i++) sp_engine_page_drop(r->engine, pages[i]);
+    return sp_engine_pages_free(r->engine) == r->plan.kv_pages || sp_fail(err, SP_ERR_MEMORY, "pages are lost");
+}
+
+static bool shares_pages(const char *path, sp_mode mode, sp_error *err) {
+    static const rig_options options = {.n_threads = 2, .rows = N_SHARERS, .pass_tokens = 256};
+    rig_options with_mode = options;
+    with_mode.mode = mode;
+    rig r;
+    int32_t ids[N_SHARERS][N_SHARED + MAX_TAIL];
+    bool ok = rig_open(&r, path, &with_mode, err), is_shared = ok && may_share(&r.model->arch);
+    size_t n_vocab = ok ? r.model->arch.n_vocab : 0;
+    float *alone = malloc(sp_max_size(1, N_SHARERS * n_vocab) * sizeof *alone);
+    for (size_t i = 0; ok && is_shared && i < N_SHARERS; i++) {
+        uint32_t seq;
+        make_sharer(i, n_vocab, ids[i]);
+        ok = open_sharer(&r, i, &seq, err);
+        const float *logits = ok ? rig_feed(&r, seq, ids[i], N_SHARED + tail_tokens[i], 256, err) : NULL;
+        ok = logits != NULL;
+        if (ok) memcpy(alone + i * n_vocab, logits, n_vocab * sizeof *alone);
+        if (ok) sp_engine_seq_close(r.engine, seq);
+    }
+    ok = ok && (!is_shared || share(&r, ids, alone, err));
+    free(alone);
+    rig_close(&r);
+    return ok;
+}
+
 static size_t n_passed, n_failed;
 
 static void report(bool ok, const char *path, sp_mode mode, const char *what, const char *why) {
@@ -255,7 +337,11 @@ static void check_model(const char *path, sp_mode mode, sp_hash *content) {
 
 static void check_both_modes(const char *path) {
     sp_hash content = {{0}};
-    for (int mode = SP_MODE_BF16; mode <= SP_MODE_FP32; mode++) check_model(path, (sp_mode)mode, &content);
+    for (int mode = SP_MODE_BF16; mode <= SP_MODE_FP32; mode++) {
+        check_model(path, (sp_mode)mode, &content);
+        sp_error err = {0};
+        report(shares_pages(path, (sp_mode)mode, &err), path, (sp_mode)mode, "shared pages", err.text);
+    }
 }
 
 /* Every model of a directory of fixtures. */

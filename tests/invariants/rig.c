@@ -60,7 +60,8 @@ void rig_close(rig *r) {
     *r = (rig){0};
 }
 
-const float *rig_feed(rig *r, uint32_t seq, const int32_t *ids, size_t n_length, size_t pass_tokens, sp_error *err) {
+const float *rig_feed(const rig *r, uint32_t seq, const int32_t *ids, size_t n_length, size_t pass_tokens,
+                      sp_error *err) {
     size_t n_done = sp_engine_seq_set_length(r->engine, seq, n_length);
     while (n_done < n_length) {
         size_t n = sp_min_size(pass_tokens, n_length - n_done);

@@ -35,6 +35,7 @@ void rig_close(rig *r);
 
 /* Brings a sequence to its first n_length tokens, in passes of at most pass_tokens; the logits [V] of the last, valid
  * until the next pass, or NULL. */
-const float *rig_feed(rig *r, uint32_t seq, const int32_t *ids, size_t n_length, size_t pass_tokens, sp_error *err);
+const float *rig_feed(const rig *r, uint32_t seq, const int32_t *ids, size_t n_length, size_t pass_tokens,
+                      sp_error *err);
 
 #endif
