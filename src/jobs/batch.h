@@ -1,12 +1,12 @@
-/* Continuous batching: decides which rows run in which pass.
+/* Continuous batching: executes what planner/policy.h decides, which rows run in which pass, with an engine.
  *
- * A pass carries every running row's next token, then prefill of rows that still lack part of their tokens, oldest
- * first, up to plan->pass_tokens. A finished row's place is filled for the next pass. When KV pages run out, the newest
- * row gives its pages up and is prefilled again later; its bytes do not change (docs/DESIGN.md section 1). */
+ * A finished row's place is filled for the next pass, from the rows that wait. When KV pages run out, the newest row
+ * gives its pages up and is prefilled again later; its bytes do not change (docs/DESIGN.md section 1). */
 #ifndef SPILL_JOBS_BATCH_H
 #define SPILL_JOBS_BATCH_H
 
 #include "engine/engine.h"
+#include "jobs/prefixes.h"
 #include "jobs/row.h"
 #include "util/threads.h"
 
@@ -22,9 +22,11 @@ typedef struct {
 /* Where rows come from and go to. All are called on the caller's thread, between passes. */
 typedef struct {
     void *ctx;
-    /* The next row to start, owned by the batch from now on; NULL when there is none. False: a failure that ends the
-     * job. */
-    bool (*next_row)(void *ctx, sp_row **row, sp_error *err);
+    /* Row i of those that wait, the oldest first, still the callee's; NULL when there are not so many yet. may_wait:
+     * there is nothing else to do until one comes. False: a failure that ends the job. */
+    bool (*row_at)(void *ctx, size_t i, bool may_wait, const sp_row **row, sp_error *err);
+    sp_row *(*take_row)(void *ctx, const sp_row *row); /* a row that waits, the batch's from now on */
+    bool (*is_dry)(void *ctx);                         /* no row waits, and none will */
     /* A row that is done: code SP_ROW_OK, or the error and its message. Ownership moves to the callee. */
     bool (*row_done)(void *ctx, sp_row *row, sp_row_code code, const char *message, sp_error *err);
     /* Once, when a pass has read all weights for the first time, before a row of it is done: the hash of their content.
@@ -42,10 +44,12 @@ typedef struct {
     const sp_model *model;
     const sp_plan *plan;
     const sp_stop_ids *stops;
+    sp_prefixes *prefixes;       /* of the rows' prompts */
+    const sp_observed *observed; /* where rows end, as it becomes known */
     sp_batch_calls calls;
 } sp_batch_setup;
 
-/* Runs until next_row has no more and all rows are done, or should_stop says so (then *stopped is set and the rows in
+/* Runs until there are no more rows and all are done, or should_stop says so (then *stopped is set and the rows in
  * flight are dropped), or a failure. Nothing that was handed to row_done is lost in any case. */
 bool sp_batch_run(const sp_batch_setup *setup, bool *stopped, sp_error *err) SP_MUST_CHECK;
 

@@ -57,9 +57,12 @@ static size_t rows_unread(const sp_forecast *f, const sp_intake *intake) {
 }
 
 static void fill_request(sp_forecast *f, const sp_intake *intake, sp_plan_request *request) {
+    sp_prefixes_shared_begin(intake->prefixes);
+    request->forest = sp_prefixes_shared(intake->prefixes);
     for (size_t i = 0; i < n_looked_at(intake); i++) {
         const sp_row *row = sp_intake_at(intake, i);
-        f->known[i] = (sp_plan_row){row->n_prompt + row->n_new, row->max_new - row->n_new};
+        f->known[i] = (sp_plan_row){row->n_prompt + row->n_new, row->max_new - row->n_new,
+                                    sp_prefixes_shared_add(intake->prefixes, row->block)};
         request->prompt_tokens += f->known[i].n_prompt;
         request->new_tokens += f->known[i].max_new;
     }
@@ -272,8 +275,11 @@ void sp_forecast_row(sp_forecast *f, const sp_row *row) {
     if (f->eta) sp_eta_add_row(f->eta, row->n_new, row->max_new);
 }
 
-static sp_eta_row eta_row(const sp_row *row) {
-    return (sp_eta_row){row->n_prompt, row->n_new, row->max_new, row->is_running ? row->n_cached : 0};
+const sp_observed *sp_forecast_observed(const sp_forecast *f) { return sp_eta_observed(f->eta); }
+
+static sp_eta_row eta_row(const sp_intake *intake, const sp_row *row) {
+    return (sp_eta_row){row->n_prompt, row->n_new, row->max_new, row->is_running ? row->n_cached : 0,
+                        sp_prefixes_shared_add(intake->prefixes, row->block)};
 }
 
 sp_estimate sp_forecast_left(sp_forecast *f, const sp_intake *intake, sp_row *const *running, size_t n_running) {
@@ -282,10 +288,12 @@ sp_estimate sp_forecast_left(sp_forecast *f, const sp_intake *intake, sp_row *co
     if (!intake->is_dry && !is_file(f->setup.input_path, &st)) return (sp_estimate){0}; /* a pipe has no known end */
     if (f->left_ns != 0 && now_ns - f->left_ns < estimate_every_ns) return f->left;
     f->left_ns = now_ns;
-    for (size_t i = 0; i < n_running; i++) f->running[i] = eta_row(running[i]);
+    sp_prefixes_shared_begin(intake->prefixes);
+    for (size_t i = 0; i < n_running; i++) f->running[i] = eta_row(intake, running[i]);
     size_t n = n_looked_at(intake), n_more = intake->n_queued - n + rows_unread(f, intake);
-    for (size_t i = 0; i < n; i++) f->queued[i] = eta_row(sp_intake_at(intake, i));
-    f->left = sp_eta_left(f->eta, f->running, n_running, f->queued, n, n_more);
+    for (size_t i = 0; i < n; i++) f->queued[i] = eta_row(intake, sp_intake_at(intake, i));
+    const sp_eta_rows left = {f->running, f->queued, n_running, n, n_more, sp_prefixes_shared(intake->prefixes)};
+    f->left = sp_eta_left(f->eta, &left);
     return f->left;
 }
 

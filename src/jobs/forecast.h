@@ -34,7 +34,8 @@ void sp_forecast_close(sp_forecast *forecast);
 /* The run begins; machine and plan are copied. */
 void sp_forecast_begin(sp_forecast *forecast, const sp_machine *machine, const sp_plan *plan);
 void sp_forecast_pass(sp_forecast *forecast, const sp_batch_pass *pass);
-void sp_forecast_row(sp_forecast *forecast, const sp_row *row); /* has ended well */
+void sp_forecast_row(sp_forecast *forecast, const sp_row *row);       /* has ended well */
+const sp_observed *sp_forecast_observed(const sp_forecast *forecast); /* once it has begun; follows the run */
 /* Of what is left; computed anew once a second at most. 0: the input's end is not known. */
 sp_estimate sp_forecast_left(sp_forecast *forecast, const sp_intake *intake, sp_row *const *running, size_t n_running);
 

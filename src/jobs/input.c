@@ -241,6 +241,13 @@ int sp_input_next(sp_input *input, sp_line *line, sp_error *err) {
     }
 }
 
+bool sp_input_is_ready(const sp_input *input) {
+    if (input->is_regular || input->fd < 0 || input->at_end) return true;
+    if (memchr(input->window + input->begin, '\n', input->filled - input->begin)) return true;
+    struct pollfd now = {.fd = input->fd, .events = POLLIN};
+    return poll(&now, 1, 0) > 0;
+}
+
 uint64_t sp_input_bytes_read(const sp_input *input) { return input->n_read; }
 uint64_t sp_input_file_bytes_read(const sp_input *input) { return input->n_file_read; }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/rope.h"
 #include "util/json.h"
 #include "util/size.h"
 
@@ -97,9 +98,18 @@ static void grow_queue(sp_intake *intake) {
     intake->queue_head = 0;
 }
 
+/* Of some models a key depends on how long its row is, or becomes: such rows share none. */
+static bool may_share(const sp_arch *arch, const sp_row *row) {
+    for (size_t i = 0; i < arch->n_ropes; i++)
+        if (!sp_rope_is_fixed(&arch->ropes[i], row->n_prompt, row->n_prompt + row->max_new)) return false;
+    return true;
+}
+
 static void enqueue(sp_intake *intake, sp_row *row) {
     if (intake->n_queued == intake->queue_room) grow_queue(intake);
     intake->queue[(intake->queue_head + intake->n_queued++) % intake->queue_room] = row;
+    if (may_share(intake->setup.arch, row))
+        row->block = sp_prefixes_enter(intake->prefixes, row->tokens, row->n_prompt);
     intake->queued_bytes += row->request.line_bytes;
     intake->queued_prompt_tokens += row->n_prompt;
     intake->queued_new_tokens += row->max_new;
@@ -110,9 +120,11 @@ const sp_row *sp_intake_at(const sp_intake *intake, size_t i) {
     return intake->queue[(intake->queue_head + i) % intake->queue_room];
 }
 
-sp_row *sp_intake_take(sp_intake *intake) {
-    if (intake->n_queued == 0) return NULL;
-    sp_row *row = intake->queue[intake->queue_head];
+/* The rows before it move, so that the oldest costs nothing to take. */
+sp_row *sp_intake_take(sp_intake *intake, size_t i) {
+    sp_row **queue = intake->queue, *row = queue[(intake->queue_head + i) % intake->queue_room];
+    for (; i > 0; i--)
+        queue[(intake->queue_head + i) % intake->queue_room] = queue[(intake->queue_head + i - 1) % intake->queue_room];
     intake->queue_head = (intake->queue_head + 1) % intake->queue_room;
     intake->n_queued--;
     intake->queued_bytes -= row->request.line_bytes;
@@ -155,12 +167,13 @@ static bool has_room(const sp_intake *intake) {
     return !is_full && (intake->n_queued == 0 || intake->queued_bytes < LOOK_AHEAD_BYTES);
 }
 
-bool sp_intake_fill(sp_intake *intake, size_t n_wanted, sp_error *err) {
+static bool fill(sp_intake *intake, size_t n_wanted, bool may_wait, sp_error *err) {
     const sp_intake_setup *setup = &intake->setup;
     while (!intake->is_dry) {
         sp_line line;
         bool is_checking = sp_input_is_expecting(intake->input);
         if (!is_checking && (intake->n_queued >= n_wanted || !has_room(intake))) return true;
+        if (!may_wait && !sp_input_is_ready(intake->input)) return true;
         if (setup->should_stop(setup->ctx))
             return sp_fail(err, SP_ERR_CANCEL, "%s: stopped while reading it", setup->path);
         bool is_enough = setup->limit && intake->n_lines >= setup->limit;
@@ -172,12 +185,19 @@ bool sp_intake_fill(sp_intake *intake, size_t n_wanted, sp_error *err) {
     return true;
 }
 
+bool sp_intake_fill(sp_intake *intake, size_t n_wanted, sp_error *err) { return fill(intake, n_wanted, true, err); }
+
+bool sp_intake_fill_ready(sp_intake *intake, size_t n_wanted, sp_error *err) {
+    return fill(intake, n_wanted, false, err);
+}
+
 bool sp_intake_open(sp_intake *intake, const sp_intake_setup *setup, sp_error *err) {
     *intake = (sp_intake){.setup = *setup};
     intake->input = sp_input_open(setup->path, err);
     if (!intake->input) return false;
     sp_input_stop_when(intake->input, setup->should_stop, setup->ctx);
     if (setup->resume) sp_input_expect(intake->input, sp_resume_mark(setup->resume));
+    intake->prefixes = sp_prefixes_new();
     intake->queue_room = SP_LOOK_AHEAD_ROWS;
     intake->queue = calloc(intake->queue_room, sizeof *intake->queue);
     intake->held_room = HELD_ROWS;
@@ -187,8 +207,9 @@ bool sp_intake_open(sp_intake *intake, const sp_intake_setup *setup, sp_error *e
 }
 
 void sp_intake_close(sp_intake *intake) {
-    for (sp_row *row; (row = sp_intake_take(intake));) sp_row_free(row);
+    while (intake->n_queued > 0) sp_row_free(sp_intake_take(intake, 0));
     free(intake->queue);
+    sp_prefixes_free(intake->prefixes);
     free_held(intake);
     sp_input_close(intake->input);
     sp_idset_deinit(&intake->ids);

@@ -10,6 +10,7 @@
 #include "jobs/frontend.h"
 #include "jobs/idset.h"
 #include "jobs/input.h"
+#include "jobs/prefixes.h"
 #include "jobs/resume.h"
 #include "jobs/row.h"
 
@@ -45,9 +46,10 @@ typedef struct {
     sp_input *input;
     sp_shape shape;
     sp_idset ids;
-    size_t n_lines; /* rows read, good and bad */
-    bool is_dry;    /* to the end */
-    sp_row **queue; /* [queue_room] ring of good rows not started yet */
+    size_t n_lines;        /* rows read, good and bad */
+    bool is_dry;           /* to the end */
+    sp_prefixes *prefixes; /* of the rows that wait and of those that were taken, until they leave it */
+    sp_row **queue;        /* [queue_room] ring of good rows not started yet */
     size_t queue_room, queue_head, n_queued;
     size_t queued_bytes; /* of their lines */
     sp_held_row *held;   /* bad rows until sp_intake_release, NULL afterwards */
@@ -61,6 +63,8 @@ void sp_intake_close(sp_intake *intake); /* zero-initialised is closed */
 /* Reads until what is resumed is known to have the same input, and then until n_wanted rows wait, the look-ahead is
  * full or the input ends. False with SP_ERR_CANCEL when should_stop said so. */
 bool sp_intake_fill(sp_intake *intake, size_t n_wanted, sp_error *err) SP_MUST_CHECK;
+/* The same as far as lines are there: a pipe is not waited for. */
+bool sp_intake_fill_ready(sp_intake *intake, size_t n_wanted, sp_error *err) SP_MUST_CHECK;
 /* The line of the first bad row that is held; 0: none is. */
 size_t sp_intake_first_bad(const sp_intake *intake);
 /* Gives held bad rows to bad_row, and every later one at once. */
@@ -68,7 +72,7 @@ bool sp_intake_release(sp_intake *intake, sp_error *err) SP_MUST_CHECK;
 /* Row i of those that wait, the oldest first; i < n_queued. A job that goes on may begin with more than the look-ahead.
  */
 const sp_row *sp_intake_at(const sp_intake *intake, size_t i);
-/* The oldest row that waits, the caller's from now on; NULL when none does. */
-sp_row *sp_intake_take(sp_intake *intake);
+/* Row i of those that wait, the caller's from now on; those after it move up. */
+sp_row *sp_intake_take(sp_intake *intake, size_t i);
 
 #endif

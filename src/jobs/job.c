@@ -205,6 +205,7 @@ static bool row_done(void *ctx, sp_row *row, sp_row_code code, const char *messa
                     ? put_answer(j, row, err)
                     : put_error(j, &(sp_bad_row){row->request.custom_id, row->request.i_line, code, message}, err);
     sp_journal_leave(j->journal, row);
+    sp_prefixes_leave(j->intake.prefixes, row->block);
     sp_row_free(row);
     return good;
 }
@@ -224,15 +225,29 @@ static bool should_stop(void *ctx) {
 
 /* ---- rows come ---- */
 
-static bool next_row(void *ctx, sp_row **row, sp_error *err) {
+static bool row_at(void *ctx, size_t i, bool may_wait, const sp_row **row, sp_error *err) {
     job *j = ctx;
     *row = NULL;
-    if (!sp_intake_fill(&j->intake, 1, err)) return false;
-    while (j->intake.n_queued == 0 && !j->intake.is_dry) /* nothing but bad rows, as many as may be held */
+    if (!(may_wait ? sp_intake_fill(&j->intake, i + 1, err) : sp_intake_fill_ready(&j->intake, i + 1, err)))
+        return false;
+    while (may_wait && j->intake.n_queued == 0 && !j->intake.is_dry) /* nothing but bad rows, as many as may be held */
         if (!begin_writing(j, err) || !sp_intake_fill(&j->intake, 1, err)) return false;
-    *row = sp_intake_take(&j->intake);
-    if (*row) sp_journal_enter(j->journal, *row);
+    if (i < j->intake.n_queued) *row = sp_intake_at(&j->intake, i);
     return true;
+}
+
+static sp_row *take_row(void *ctx, const sp_row *row) {
+    job *j = ctx;
+    size_t i = 0;
+    while (sp_intake_at(&j->intake, i) != row) i++;
+    sp_row *taken = sp_intake_take(&j->intake, i);
+    sp_journal_enter(j->journal, taken);
+    return taken;
+}
+
+static bool is_dry(void *ctx) {
+    const job *j = ctx;
+    return j->intake.is_dry && j->intake.n_queued == 0;
 }
 
 /* ---- progress ---- */
@@ -496,8 +511,12 @@ static bool run_batch(job *j, sp_error *err) {
         .model = j->model,
         .plan = &j->plan,
         .stops = &j->frontend.stops,
+        .prefixes = j->intake.prefixes,
+        .observed = sp_forecast_observed(j->forecast),
         .calls = {.ctx = j,
-                  .next_row = next_row,
+                  .row_at = row_at,
+                  .take_row = take_row,
+                  .is_dry = is_dry,
                   .row_done = row_done,
                   .content_known = content_known,
                   .pass_done = pass_done,

@@ -39,7 +39,8 @@ typedef struct {
     bool is_cut;      /* at a stop string */
     size_t min_bytes; /* of the text, of the first min_tokens tokens: stop strings are looked for behind them */
     sp_finish finish;
-    uint32_t seq; /* while running */
+    uint32_t block; /* the last of its prompt's in sp_prefixes; 0: it shares none */
+    uint32_t seq;   /* while running */
     bool is_running;
     size_t n_cached; /* tokens in the sequence's cache */
     uint64_t started_ns, finished_ns, first_token_ns;

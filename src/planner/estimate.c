@@ -27,6 +27,8 @@ sp_ends sp_ends_early(const sp_ends_seen *seen) {
     return (sp_ends){early * likely.full_share, early * likely.fraction};
 }
 
+double sp_ends_share(const sp_ends *ends) { return ends->full_share + (1 - ends->full_share) * ends->fraction; }
+
 size_t sp_ends_left(const sp_ends *ends, size_t i, size_t max_new, size_t n_new) {
     double golden = (double)i * 0.6180339887498949, u = golden - (double)(size_t)golden; /* spread, but fixed */
     size_t n_all = max_new;

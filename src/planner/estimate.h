@@ -30,6 +30,7 @@ void sp_ends_see(sp_ends_seen *seen, size_t n_new, size_t max_new);
 /* Without a row seen: all run to max_tokens. */
 sp_ends sp_ends_likely(const sp_ends_seen *seen);
 sp_ends sp_ends_early(const sp_ends_seen *seen);
+double sp_ends_share(const sp_ends *ends); /* of max_tokens that a row generates, on average */
 /* Tokens that row i will yet generate, of max_new in all, n_new of them done; at least 1. */
 size_t sp_ends_left(const sp_ends *ends, size_t i, size_t max_new, size_t n_new);
 

@@ -86,40 +86,38 @@ static void fill(sp_sim_row *to, const sp_eta_row *rows, size_t n, const sp_ends
     for (size_t i = 0; i < n; i++)
         to[i] = (sp_sim_row){.n_tokens = rows[i].n_prompt + rows[i].n_new,
                              .n_cached = rows[i].n_cached,
-                             .n_left = sp_ends_left(ends, i, rows[i].max_new, rows[i].n_new)};
+                             .n_left = sp_ends_left(ends, i, rows[i].max_new, rows[i].n_new),
+                             .n_new = rows[i].n_new,
+                             .n_most = rows[i].max_new,
+                             .block = rows[i].block};
 }
 
-typedef struct {
-    const sp_eta_row *running, *queued;
-    size_t n_running, n_queued, n_more;
-} rows_left;
-
-static double seconds_with(sp_eta *eta, const sp_cost *cost, const rows_left *left, sp_ends ends) {
+static double seconds_with(sp_eta *eta, const sp_cost *cost, const sp_eta_rows *left, sp_ends ends) {
     sp_sim_job job = eta->job;
-    fill(eta->running, left->running, left->n_running, &ends);
-    fill(eta->queued, left->queued, left->n_queued, &ends);
+    job.n_running = sp_min_size(left->n_running, eta->rows_max);
+    job.n_queued = sp_min_size(left->n_queued, eta->rows_max);
+    fill(eta->running, left->running, job.n_running, &ends);
+    fill(eta->queued, left->queued, job.n_queued, &ends);
     job.running = eta->running;
-    job.n_running = left->n_running;
     job.queued = eta->queued;
-    job.n_queued = left->n_queued;
     job.n_more = left->n_more;
-    job.like = left->n_queued > 0 ? eta->queued : eta->running;
-    job.n_like = left->n_queued > 0 ? left->n_queued : left->n_running;
+    job.forest = left->forest;
+    job.like = job.n_queued > 0 ? eta->queued : eta->running;
+    job.n_like = job.n_queued > 0 ? job.n_queued : job.n_running;
+    sp_ends likely = sp_ends_likely(&eta->observed.ends);
+    job.share = sp_ends_share(&likely);
     return sp_simulate(eta->simulator, cost, &job, LEFT_ROWS, 0).seconds;
 }
 
-sp_estimate sp_eta_left(sp_eta *eta, const sp_eta_row *running, size_t n_running, const sp_eta_row *queued,
-                        size_t n_queued, size_t n_more) {
+sp_estimate sp_eta_left(sp_eta *eta, const sp_eta_rows *left) {
     sp_cost cost = eta->cost;
     sp_cost_correct(&cost, &eta->observed.passes);
     for (size_t b = 0; b < SP_COST_BUCKETS; b++) cost.scale[b] *= eta->slowness;
-    rows_left left = {running, queued, sp_min_size(n_running, eta->rows_max), sp_min_size(n_queued, eta->rows_max),
-                      n_more};
     double doubt = fmax(doubt_least, doubt_first / (1 + eta->n_passes / doubt_passes));
     const sp_ends_seen *seen = &eta->observed.ends;
-    double likely_s = seconds_with(eta, &cost, &left, sp_ends_likely(seen));
-    double early_s = seconds_with(eta, &cost, &left, sp_ends_early(seen));
-    double latest_s = seconds_with(eta, &cost, &left, (sp_ends){1, 1});
+    double likely_s = seconds_with(eta, &cost, left, sp_ends_likely(seen));
+    double early_s = seconds_with(eta, &cost, left, sp_ends_early(seen));
+    double latest_s = seconds_with(eta, &cost, left, (sp_ends){1, 1});
     return sp_estimate_range(early_s, likely_s, latest_s, doubt);
 }
 

@@ -13,6 +13,7 @@ typedef struct sp_eta sp_eta;
 typedef struct {
     size_t n_prompt, n_new, max_new; /* tokens: prompt, generated, to generate at most */
     size_t n_cached;                 /* in its pages; 0 unless it runs */
+    uint32_t block;                  /* of the forest; 0: its prompt begins like no other */
 } sp_eta_row;
 
 /* What a pass took, from the end of the one before: results and rows in between belong to it. */
@@ -31,9 +32,14 @@ void sp_eta_free(sp_eta *eta); /* NULL is fine */
 void sp_eta_add_pass(sp_eta *eta, const sp_eta_pass *pass);
 void sp_eta_add_row(sp_eta *eta, size_t n_new, size_t max_new); /* a row that has ended */
 
-/* What is left: running rows (the newest last), queued ones in order, and n_more that nobody has read yet. */
-sp_estimate sp_eta_left(sp_eta *eta, const sp_eta_row *running, size_t n_running, const sp_eta_row *queued,
-                        size_t n_queued, size_t n_more);
+/* Rows that are left. */
+typedef struct {
+    const sp_eta_row *running, *queued; /* the newest last; in order */
+    size_t n_running, n_queued;
+    size_t n_more;           /* that nobody has read yet */
+    const sp_forest *forest; /* of their prompts; NULL: no two begin alike */
+} sp_eta_rows;
+sp_estimate sp_eta_left(sp_eta *eta, const sp_eta_rows *left);
 
 const sp_observed *sp_eta_observed(const sp_eta *eta); /* earlier runs and this one */
 /* The drive's rate in passes that waited for it, and the bytes of those; 0: none did. */

@@ -39,7 +39,9 @@ typedef struct {
     sp_sim_row *rows; /* [n_rows] known ones, or one of average length */
     size_t n_rows, n_all;
     size_t average_pages, longest_pages;
-    double prompt_tokens, new_tokens; /* of the rows that choices are simulated with, as they likely end */
+    size_t average_own_pages, n_shared_pages; /* of average_pages, a row's own; pages that rows share */
+    double share;                             /* of max_tokens that rows are expected to generate */
+    double prompt_tokens, new_tokens;         /* of the rows that choices are simulated with, as they likely end */
     sp_plan best;
     double best_s;
     bool found;
@@ -94,6 +96,12 @@ static double load_seconds(const search *s, const sp_plan *plan) {
 
 /* ---- rows ---- */
 
+/* Tokens of a known row that other rows' pages hold too. */
+static size_t shared_tokens(const sp_plan_request *request, size_t i) {
+    uint32_t block = request->known[i].block;
+    return block ? request->forest->blocks[block].depth * (size_t)SP_KV_PAGE_TOKENS : 0;
+}
+
 /* Tokens of an average row of the request. */
 static size_t average_tokens(const sp_plan_request *request) {
     size_t n_tokens = request->prompt_tokens + request->new_tokens;
@@ -113,13 +121,16 @@ static sp_plan_row row_at(const search *s, size_t i) {
     if (r->n_known > 0) return r->known[i];
     size_t n_tokens = average_tokens(r), max_new = sp_max_size(1, n_tokens / 4);
     if (r->n_rows > 0 && r->new_tokens > 0) max_new = sp_max_size(1, r->new_tokens / r->n_rows);
-    return (sp_plan_row){n_tokens > max_new ? n_tokens - max_new : 1, max_new};
+    return (sp_plan_row){n_tokens > max_new ? n_tokens - max_new : 1, max_new, 0};
 }
 
 static void fill_rows(search *s, const sp_ends *ends) {
     for (size_t i = 0; i < s->n_rows; i++) {
         sp_plan_row row = row_at(s, i);
-        s->rows[i] = (sp_sim_row){.n_tokens = row.n_prompt, .n_left = sp_ends_left(ends, i, row.max_new, 0)};
+        s->rows[i] = (sp_sim_row){.n_tokens = row.n_prompt,
+                                  .n_left = sp_ends_left(ends, i, row.max_new, 0),
+                                  .n_most = row.max_new,
+                                  .block = row.block};
     }
 }
 
@@ -131,15 +142,23 @@ static void begin(search *s) {
     SP_CHECK(s->rows != NULL);
     s->simulator = sp_simulator_new(sp_max_size(rows_most(r, SP_PLACE_RESIDENT), rows_most(r, SP_PLACE_STREAM)));
     s->average_pages = sp_div_up(average_tokens(r), SP_KV_PAGE_TOKENS);
+    s->average_own_pages = s->average_pages;
+    if (r->forest && r->n_known > 0) {
+        size_t n_shared = 0; /* pages */
+        for (size_t i = 0; i < r->n_known; i++) n_shared += shared_tokens(r, i) / SP_KV_PAGE_TOKENS;
+        s->average_own_pages -= sp_min_size(n_shared / r->n_known, s->average_pages - 1);
+        s->n_shared_pages = r->forest->n_blocks;
+    }
     size_t longest = r->n_known == 0 ? sp_max_size(r->row_tokens_max, average_tokens(r)) : 1;
     for (size_t i = 0; i < r->n_known; i++) longest = sp_max_size(longest, r->known[i].n_prompt + r->known[i].max_new);
     s->longest_pages = sp_max_size(s->average_pages, sp_div_up(longest, SP_KV_PAGE_TOKENS));
     sp_ends ends = sp_ends_likely(r->observed ? &r->observed->ends : &(sp_ends_seen){0});
+    s->share = sp_ends_share(&ends);
     fill_rows(s, &ends);
     for (size_t i = 0; i < s->n_rows; i++) {
         double times = (double)sp_min_size(s->n_all, SELECT_ROWS) / (double)s->n_rows;
         s->new_tokens += (double)s->rows[i].n_left * times;
-        s->prompt_tokens += (double)s->rows[i].n_tokens * times;
+        s->prompt_tokens += (double)(s->rows[i].n_tokens - (s->rows[i].block ? shared_tokens(r, i) : 0)) * times;
     }
 }
 
@@ -220,6 +239,8 @@ static sp_sim_result simulate(search *s, const sp_plan *plan, size_t max_rows, d
     job.queued = job.like = s->rows;
     job.n_queued = job.n_like = s->n_rows;
     job.n_more = s->n_all - s->n_rows;
+    job.share = s->share;
+    job.forest = s->request->forest;
     return sp_simulate(s->simulator, &s->cost, &job, max_rows, stop_s);
 }
 
@@ -259,7 +280,8 @@ static void try_rows(search *s, sp_placement placement, size_t pass_tokens) {
         for (size_t quarters = 4; quarters >= 3; quarters--) {
             size_t rows = half * quarters / 4;
             if (rows == 0 || (quarters == 3 && rows <= half / 2)) continue;
-            size_t least = sp_max_size(rows * s->average_pages, s->longest_pages), most = rows * s->longest_pages;
+            size_t least = rows * s->average_own_pages + s->n_shared_pages, most = rows * s->longest_pages;
+            least = sp_max_size(least, s->longest_pages);
             bool fits = try_candidate(s, placement, rows, least, pass_tokens);
             if (fits && most > least) try_candidate(s, placement, rows, most, pass_tokens);
         }

@@ -36,6 +36,7 @@ uint64_t sp_plan_budget_bytes(const sp_machine *machine, uint64_t memory_bytes);
 
 typedef struct {
     size_t n_prompt, max_new; /* tokens */
+    uint32_t block;           /* of the request's forest; 0: its prompt begins like no other */
 } sp_plan_row;
 
 /* What is asked. Zero means default. */
@@ -51,6 +52,7 @@ typedef struct {
     size_t row_tokens_max;    /* longest prompt + max_tokens; 0: not known */
     const sp_plan_row *known; /* [n_known] the first rows; those after them are taken to be like them in turn */
     size_t n_known;
+    const sp_forest *forest;     /* of the known rows' prompts; NULL: no two begin alike */
     const sp_observed *observed; /* earlier runs of this model, or NULL */
     double elapsed_s;            /* that the run has already taken: part of the estimate */
     double cached_share;         /* of the model's files in the page cache, 0 to 1 */

@@ -1,4 +1,4 @@
-/* Walks the batch loop with numbers in place of tokens. One step is one pass, or as many passes as go by without a row
+/* Executes the policy with numbers in place of tokens. One step is one pass, or as many passes as go by without a row
  * finishing, joining or taking the last page. */
 #include "planner/simulate.h"
 
@@ -6,27 +6,20 @@
 #include <string.h>
 
 #include "kernels/ops.h"
+#include "planner/policy.h"
 #include "util/size.h"
 
-/* A row in flight. */
-typedef struct {
-    size_t n_tokens, n_cached, n_left, n_pages;
-    size_t n_span; /* tokens in this pass */
-} row;
-
 struct sp_simulator {
-    size_t rows_max;
-    row *running; /* [rows_max] */
-    row *waiting; /* [rows_max + 1] a stack */
+    sp_policy *policy;
+    sp_forest forest; /* the job's, as far as it comes; room for so many blocks */
 };
 
 typedef struct {
-    sp_simulator *s;
+    sp_policy *p; /* a row's tag: tokens that it will generate yet */
     const sp_cost *cost;
     const sp_sim_job *job;
-    row *running, *waiting;
-    size_t n_running, n_waiting, n_taken, n_rows; /* rows taken from the queue, of so many that may be */
-    size_t pages_free;
+    size_t n_taken, n_rows; /* rows that have come to wait, of so many that may */
+    double joined_work;     /* of the rows that are or were in flight */
     double streamed_bytes;
     sp_pass_load load;
     size_t n_prefill;
@@ -36,164 +29,128 @@ typedef struct {
 sp_simulator *sp_simulator_new(size_t rows_max) {
     sp_simulator *s = calloc(1, sizeof *s);
     SP_CHECK(s != NULL);
-    s->rows_max = rows_max;
-    s->running = calloc(rows_max + 1, sizeof *s->running);
-    s->waiting = calloc(rows_max + 1, sizeof *s->waiting);
-    SP_CHECK(s->running && s->waiting);
+    s->policy = sp_policy_new(rows_max);
     return s;
 }
 
 void sp_simulator_free(sp_simulator *s) {
     if (!s) return;
-    free(s->running);
-    free(s->waiting);
+    sp_policy_free(s->policy);
+    free(s->forest.blocks);
     free(s);
 }
 
-/* ---- rows come and go ---- */
+/* ---- rows come ---- */
 
-static row new_row(const sp_sim_row *from) {
-    size_t n_left = sp_max_size(1, from->n_left), n_tokens = sp_max_size(1, from->n_tokens);
-    return (row){.n_tokens = n_tokens, .n_cached = sp_min_size(from->n_cached, n_tokens - 1), .n_left = n_left};
+static sp_policy_row new_row(const sp_sim_row *from) {
+    size_t n_left = sp_max_size(1, from->n_left);
+    return (sp_policy_row){.n_tokens = sp_max_size(1, from->n_tokens),
+                           .n_new = from->n_new,
+                           .block = from->block,
+                           .n_most = sp_max_size(from->n_new + n_left, from->n_most),
+                           .tag = n_left};
 }
 
-static size_t pages_of(size_t n_tokens) { return sp_div_up(n_tokens, SP_KV_PAGE_TOKENS); }
-
-static bool next_row(state *st, row *next) {
-    const sp_sim_job *job = st->job;
-    if (st->n_waiting > 0) {
-        *next = st->waiting[--st->n_waiting];
-        return true;
-    }
-    if (st->n_taken == st->n_rows) return false;
-    size_t i = st->n_taken++;
+/* Row i of the queue. */
+static const sp_sim_row *row_at(const sp_sim_job *job, size_t i) {
     size_t n_like = sp_max_size(1, job->n_like); /* none: all rows are queued ones */
-    *next = new_row(i < job->n_queued ? &job->queued[i] : &job->like[(i - job->n_queued) % n_like]);
+    return i < job->n_queued ? &job->queued[i] : &job->like[(i - job->n_queued) % n_like];
+}
+
+/* What a row adds to a job, in passes. */
+static double work_of(const sp_sim_job *job, size_t n_tokens, size_t n_left) {
+    return (double)n_left + (double)n_tokens / (double)job->pass_tokens;
+}
+
+/* Of rows [first, end) of the queue. */
+static double work_between(const sp_sim_job *job, size_t first, size_t end) {
+    double work = 0, round = 0;
+    for (; first < end && first < job->n_queued; first++)
+        work += work_of(job, row_at(job, first)->n_tokens, row_at(job, first)->n_left);
+    for (size_t i = 0; i < job->n_like; i++) round += work_of(job, job->like[i].n_tokens, job->like[i].n_left);
+    size_t n_rounds = job->n_like > 0 ? (end - first) / job->n_like : 0;
+    work += (double)n_rounds * round;
+    for (first += n_rounds * job->n_like; first < end; first++)
+        work += work_of(job, row_at(job, first)->n_tokens, row_at(job, first)->n_left);
+    return work;
+}
+
+static bool join(state *st) {
+    uint64_t n_joined = st->p->n_joined;
+    if (!sp_policy_join(st->p)) return false;
+    const sp_policy_row *row = &st->p->running[st->p->n_running - 1];
+    if (st->p->n_joined > n_joined) st->joined_work += work_of(st->job, row->n_tokens, (size_t)row->tag);
     return true;
 }
 
-static bool has_room(const state *st, const row *r) {
-    size_t chunk = sp_min_size(r->n_tokens, st->job->pass_tokens);
-    return st->pages_free >= pages_of(chunk) + st->n_running;
-}
-
 static void admit(state *st) {
-    while (st->n_running < st->job->rows) {
-        row next;
-        if (!next_row(st, &next)) return;
-        if (st->n_running > 0 && !has_room(st, &next)) {
-            st->waiting[st->n_waiting++] = next;
-            return;
+    do {
+        while (st->p->n_waiting < SP_POLICY_WINDOW && st->n_taken < st->n_rows) {
+            sp_policy_row row = new_row(row_at(st->job, st->n_taken++));
+            sp_policy_wait(st->p, &row);
         }
-        st->running[st->n_running++] = next;
-    }
+    } while (join(st));
 }
 
-static void remove_row(state *st, size_t i) {
-    st->pages_free += st->running[i].n_pages;
-    memmove(&st->running[i], &st->running[i + 1], (st->n_running - i - 1) * sizeof *st->running);
-    st->n_running--;
-}
-
-static void preempt_newest(state *st) {
-    row newest = st->running[st->n_running - 1];
-    remove_row(st, st->n_running - 1);
-    newest.n_cached = newest.n_pages = newest.n_span = 0;
-    st->waiting[st->n_waiting++] = newest;
-}
+static bool is_dry(const state *st) { return st->n_taken == st->n_rows && st->p->n_waiting == 0 && st->p->n_back == 0; }
 
 /* ---- a pass ---- */
-
-static size_t pages_needed(const row *r, size_t n) {
-    size_t n_pages = pages_of(r->n_cached + n);
-    return n_pages > r->n_pages ? n_pages - r->n_pages : 0;
-}
 
 /* Sum over n tokens, the first of which sees first + 1 keys. */
 static double keys_seen(size_t first, size_t n) { return (double)n * ((double)first + 0.5 * ((double)n + 1)); }
 
-static void add_span(state *st, row *r, size_t n, bool is_prefill) {
-    r->n_span = n;
-    st->load.n_tokens += n;
-    st->load.n_logits += r->n_cached + n == r->n_tokens;
-    if (is_prefill) st->n_prefill += n;
-    *(is_prefill ? &st->load.prefill_keys : &st->load.decode_keys) += keys_seen(r->n_cached, n);
-}
-
-/* As build_spans of jobs/batch.c. False: a row that no memory is left for has gone. */
+/* False: a row that no memory is left for has gone. */
 static bool build(state *st) {
-    size_t budget = st->job->pass_tokens, promised = 0, n_spans = 0;
+    size_t i_row;
     st->load = (sp_pass_load){0};
     st->n_prefill = 0;
-    for (size_t i = 0; i < st->n_running; i++) st->running[i].n_span = 0;
-    for (int is_prefill = 0; is_prefill <= 1; is_prefill++) {
-        for (size_t i = 0; i < st->n_running && budget > 0; i++) {
-            row *r = &st->running[i];
-            size_t left = r->n_tokens - r->n_cached;
-            if ((left > 1) != is_prefill) continue;
-            size_t n = sp_min_size(left, budget);
-            if (st->pages_free < promised + pages_needed(r, n)) {
-                if (n_spans > 0) break;
-                while (st->pages_free < pages_needed(r, n) && st->n_running - 1 > i) preempt_newest(st);
-                if (st->pages_free < pages_needed(r, n)) {
-                    remove_row(st, i);
-                    return false;
-                }
-            }
-            promised += pages_needed(r, n);
-            add_span(st, r, n, is_prefill);
-            budget -= n;
-            n_spans++;
-        }
+    if (!sp_policy_build(st->p, &i_row)) {
+        sp_policy_remove(st->p, i_row);
+        return false;
+    }
+    for (size_t i = 0; i < st->p->n_running; i++) {
+        const sp_policy_row *r = &st->p->running[i];
+        bool is_prefill = r->n_tokens - r->n_cached > 1;
+        st->load.n_tokens += r->n_span;
+        st->load.n_logits += r->n_span > 0 && r->n_cached + r->n_span == r->n_tokens;
+        if (is_prefill) st->n_prefill += r->n_span;
+        *(is_prefill ? &st->load.prefill_keys : &st->load.decode_keys) += keys_seen(r->n_cached, r->n_span);
     }
     return true;
 }
 
-static void take_pages(state *st, row *r, size_t n) {
-    size_t n_pages = pages_needed(r, n);
-    r->n_pages += n_pages;
-    st->pages_free -= n_pages;
-    r->n_cached += n;
-}
-
 /* Tokens move into the pages, rows that wanted logits get one token more or leave. */
 static void take_results(state *st) {
-    size_t kept = 0;
-    for (size_t i = 0; i < st->n_running; i++) {
-        row *r = &st->running[i];
-        if (r->n_span > 0) {
-            take_pages(st, r, r->n_span);
-            if (r->n_cached == r->n_tokens) r->n_tokens++, r->n_left--;
-            if (r->n_left == 0) {
-                st->pages_free += r->n_pages;
-                continue;
-            }
-        }
-        st->running[kept++] = *r;
+    for (size_t i = st->p->n_running; i-- > 0;) {
+        sp_policy_row *r = &st->p->running[i];
+        if (r->n_span == 0) continue;
+        sp_policy_advance(st->p, i, r->n_span);
+        if (r->n_cached == r->n_tokens) r->n_tokens++, r->n_new++, r->tag--;
+        if (r->tag == 0) sp_policy_remove(st->p, i);
     }
-    st->n_running = kept;
 }
 
 /* ---- many passes at once ---- */
 
-static bool fits(const state *st, size_t n) {
+static bool has_pages(const state *st, size_t n) {
     size_t n_pages = 0;
-    for (size_t i = 0; i < st->n_running; i++) n_pages += pages_needed(&st->running[i], n);
-    return n_pages <= st->pages_free;
+    for (size_t i = 0; i < st->p->n_running; i++) n_pages += sp_policy_needed(&st->p->running[i], n);
+    return n_pages <= st->p->pages_free;
 }
 
 /* Passes from here on in which every row decodes one token and nothing else happens. */
 static size_t quiet_passes(const state *st) {
-    bool may_join = st->n_running < st->job->rows && (st->n_waiting > 0 || st->n_taken < st->n_rows);
-    if (st->n_running == 0 || st->n_running > st->job->pass_tokens) return 0;
-    if (may_join && (st->n_waiting == 0 || has_room(st, &st->waiting[st->n_waiting - 1]))) return 0;
+    const sp_policy *p = st->p;
+    bool waits = p->n_back + p->n_waiting > 0 || st->n_taken < st->n_rows;
+    if (p->n_running == 0 || p->n_running > p->limits.pass_tokens) return 0;
+    if (waits && p->n_running < p->limits.rows && !p->is_full) return 0;
     size_t n = SIZE_MAX;
-    for (size_t i = 0; i < st->n_running; i++) {
-        const row *r = &st->running[i];
+    for (size_t i = 0; i < p->n_running; i++) {
+        const sp_policy_row *r = &p->running[i];
         if (r->n_tokens - r->n_cached != 1) return 0;
-        n = sp_min_size(n, r->n_left - 1);
+        n = sp_min_size(n, r->tag - 1);
     }
-    while (n > 0 && !fits(st, n)) n /= 2;
+    while (n > 0 && !has_pages(st, n)) n /= 2;
     return n;
 }
 
@@ -211,20 +168,22 @@ static double pass_seconds(state *st) {
 }
 
 static void skip_quiet(state *st) {
-    size_t n = quiet_passes(st);
+    size_t n = quiet_passes(st), n_running = st->p->n_running;
     if (n == 0) return;
-    sp_pass_load load = {.n_tokens = st->n_running, .n_logits = st->n_running};
-    for (size_t i = 0; i < st->n_running; i++) {
-        row *r = &st->running[i];
+    sp_pass_load load = {.n_tokens = n_running, .n_logits = n_running};
+    for (size_t i = 0; i < n_running; i++) {
+        sp_policy_row *r = &st->p->running[i];
         load.decode_keys += keys_seen(r->n_cached, n) / (double)n; /* of a pass in the middle */
-        take_pages(st, r, n);
+        sp_policy_advance(st->p, i, n);
         r->n_tokens += n;
-        r->n_left -= n;
+        r->n_new += n;
+        r->tag -= n;
     }
     st->load = load;
     st->result.seconds += (double)n * pass_seconds(st);
     st->result.n_passes += (double)n;
-    st->result.n_decode += (double)(n * st->n_running);
+    st->result.n_decode += (double)(n * n_running);
+    st->result.row_passes += (double)(n * n_running);
 }
 
 /* ---- the tail ---- */
@@ -237,34 +196,61 @@ size_t sp_sim_freed_layers(const sp_sim_job *job, size_t n_pages) {
 
 /* Once no row waits, pages that nobody will need are layers that are not read again. */
 static void use_freed_pages(state *st) {
-    if (st->job->n_unpinned_layers == 0 || st->n_waiting > 0 || st->n_taken < st->n_rows) return;
-    size_t n_pages = 0;
-    for (size_t i = 0; i < st->n_running; i++) n_pages += pages_of(st->running[i].n_tokens + st->running[i].n_left);
-    size_t n_layers = sp_sim_freed_layers(st->job, n_pages);
+    if (st->job->n_unpinned_layers == 0 || !is_dry(st)) return;
+    size_t n_layers = sp_sim_freed_layers(st->job, sp_policy_pages_most(st->p));
     st->streamed_bytes = st->job->streamed_bytes - (double)n_layers * st->job->layer_bytes;
 }
 
 /* ---- the whole ---- */
 
-static void begin(state *st) {
-    for (size_t i = 0; i < st->job->n_running && i < st->job->rows; i++) {
-        row *r = &st->running[st->n_running++];
-        *r = new_row(&st->job->running[i]);
-        r->n_pages = sp_min_size(pages_of(r->n_cached), st->pages_free);
-        st->pages_free -= r->n_pages;
+/* A forest in which nobody has a page. */
+static void plant(sp_simulator *s, const sp_forest *of) {
+    if (of->n_blocks > s->forest.n_blocks) {
+        s->forest.n_blocks = of->n_blocks;
+        s->forest.blocks = realloc(s->forest.blocks, of->n_blocks * sizeof *s->forest.blocks);
+        SP_CHECK(s->forest.blocks != NULL);
+    }
+    for (size_t b = 0; b < of->n_blocks; b++)
+        s->forest.blocks[b] = (sp_block){.parent = of->blocks[b].parent, .depth = of->blocks[b].depth};
+    for (size_t b = of->n_blocks; b < s->forest.n_blocks; b++) s->forest.blocks[b] = (sp_block){0};
+    s->policy->forest = &s->forest;
+}
+
+static void begin(state *st, sp_simulator *s) {
+    sp_policy *p = st->p;
+    const sp_sim_job *job = st->job;
+    sp_policy_begin(p, &(sp_policy_limits){job->rows, job->kv_pages, job->pass_tokens});
+    if (job->share > 0) p->share = job->share;
+    if (job->forest) plant(s, job->forest);
+    for (size_t i = 0; i < job->n_running && i < job->rows; i++) {
+        sp_policy_row row = new_row(&job->running[i]);
+        size_t n_cached = sp_min_size(job->running[i].n_cached, row.n_tokens - 1);
+        p->running[p->n_running++] = row;
+        sp_policy_resume(p, i, n_cached);
     }
 }
 
 static void step(state *st) {
     admit(st);
-    if (st->n_running == 0 || !build(st)) return;
+    if (st->p->n_running == 0 || !build(st)) return;
     st->result.seconds += pass_seconds(st);
     st->result.n_passes++;
     st->result.n_prefill += (double)st->n_prefill;
     st->result.n_decode += (double)(st->load.n_tokens - st->n_prefill);
+    st->result.row_passes += (double)st->p->n_running;
     take_results(st);
     use_freed_pages(st);
     skip_quiet(st);
+}
+
+/* Of the rows from the queue. */
+static double work_done(const state *st) {
+    double work = st->joined_work;
+    for (size_t i = 0; i < st->p->n_running; i++) {
+        const sp_policy_row *r = &st->p->running[i];
+        work -= work_of(st->job, r->n_tokens - r->n_cached, (size_t)r->tag);
+    }
+    return work;
 }
 
 /* What lay between two moments of the queue, `more` times again. */
@@ -273,25 +259,33 @@ static void add_more(sp_sim_result *r, const sp_sim_result *half, const sp_sim_r
     r->n_passes += (whole->n_passes - half->n_passes) * more;
     r->n_prefill += (whole->n_prefill - half->n_prefill) * more;
     r->n_decode += (whole->n_decode - half->n_decode) * more;
+    r->row_passes += (whole->row_passes - half->row_passes) * more;
 }
 
 sp_sim_result sp_simulate(sp_simulator *s, const sp_cost *cost, const sp_sim_job *job, size_t max_rows,
                           double stop_seconds) {
     size_t n_all = job->n_queued + (job->n_like > 0 ? job->n_more : 0), n_rows = sp_min_size(n_all, max_rows);
-    state st = {.s = s, .cost = cost, .job = job, .running = s->running, .waiting = s->waiting, .n_rows = n_rows};
-    st.pages_free = job->kv_pages;
-    st.streamed_bytes = job->streamed_bytes;
-    begin(&st);
+    state st = {.p = s->policy, .cost = cost, .job = job, .n_rows = n_rows, .streamed_bytes = job->streamed_bytes};
+    begin(&st, s);
     sp_sim_result half = {0}, whole = {0};
-    size_t n_half = 0;
-    for (bool all_taken = false;;) {
+    /* Of a long job the time in between counts, when rows come as others go; not its last rows, which are short ones.
+     */
+    size_t n_more = n_all - n_rows, n_last = n_rows >= 4 * SP_POLICY_WINDOW ? n_rows - SP_POLICY_WINDOW : n_rows;
+    double half_work = 0, whole_work = 0;
+    for (bool has_half = n_more == 0, has_whole = has_half;;) {
         step(&st);
-        if (n_half == 0 && st.n_taken >= n_rows / 2 && n_rows < n_all) half = st.result, n_half = st.n_taken;
-        if (!all_taken && st.n_taken == n_rows) whole = st.result, all_taken = true;
-        if (st.n_running == 0 && st.n_waiting == 0 && st.n_taken == n_rows) break;
+        if (!has_half && st.p->n_joined >= n_last / 2) {
+            half = st.result, half_work = work_done(&st);
+            has_half = true;
+        }
+        if (!has_whole && st.p->n_joined >= n_last) {
+            whole = st.result, whole_work = work_done(&st);
+            has_whole = true;
+        }
+        if (st.p->n_running == 0 && is_dry(&st)) break;
         if (stop_seconds > 0 && st.result.seconds >= stop_seconds) return st.result;
     }
-    if (n_half > 0 && n_half < n_rows)
-        add_more(&st.result, &half, &whole, (double)(n_all - n_rows) / (double)(n_rows - n_half));
+    if (whole_work > half_work)
+        add_more(&st.result, &half, &whole, work_between(job, n_rows, n_all) / (whole_work - half_work));
     return st.result;
 }

@@ -1,6 +1,5 @@
-/* The schedule of a job without its weights: passes as jobs/batch.c makes them (rows join while there are places and
- * pages, decode goes first, then prefill up to the pass's tokens, the newest row gives way when pages run out), timed
- * by planner/cost.h. Pure: same job, same answer.
+/* The schedule of a job without its weights: the passes that planner/policy.h decides, as jobs/batch.c executes them,
+ * timed by planner/cost.h. Pure: same job, same answer.
  *
  * Runs of passes that differ only in their rows' lengths are one step, so 10,000 rows take milliseconds. A simulator
  * holds scratch memory alone and may be used again; not thread-safe. */
@@ -8,11 +7,14 @@
 #define SPILL_PLANNER_SIMULATE_H
 
 #include "planner/cost.h"
+#include "planner/prefix.h"
 
 typedef struct {
-    size_t n_tokens; /* prompt, and what it has generated so far */
-    size_t n_cached; /* of them in its pages; 0 unless it runs */
-    size_t n_left;   /* tokens it will generate yet, at least 1 */
+    size_t n_tokens;      /* prompt, and what it has generated so far */
+    size_t n_cached;      /* of them in its pages; 0 unless it runs */
+    size_t n_left;        /* tokens it will generate yet, at least 1 */
+    size_t n_new, n_most; /* generated so far; in all, at most, which is what the policy knows (0: n_new + n_left) */
+    uint32_t block;       /* of the job's forest, 0: none; all before it, too, are shared with other rows */
 } sp_sim_row;
 
 typedef struct {
@@ -22,8 +24,10 @@ typedef struct {
     size_t n_queued;
     const sp_sim_row *like; /* [n_like] rows that the n_more after them repeat in turn */
     size_t n_like, n_more;
+    const sp_forest *forest;            /* of the rows' prompts, parents before children; NULL: no two begin alike */
     size_t rows, kv_pages, pass_tokens; /* as in the plan */
     double weight_bytes;                /* of the whole model */
+    double share; /* of n_most that rows are expected to generate; 0: all; where they end is in n_left */
     double streamed_bytes, layer_bytes; /* read in every pass; of a layer */
     double logits_bytes;                /* of streamed_bytes, what a pass without logits leaves out */
     double page_bytes;                  /* of KV; with the three below: pages that are no longer needed pin layers */
@@ -35,6 +39,7 @@ typedef struct {
 typedef struct {
     double seconds;
     double n_passes, n_prefill, n_decode; /* passes; tokens of them */
+    double row_passes;                    /* rows in flight, summed over passes */
 } sp_sim_result;
 
 typedef struct sp_simulator sp_simulator;

@@ -1,5 +1,5 @@
 # Each program runs the built spill and looks at what it says.
-foreach(name commands run jobs tools)
+foreach(name commands run jobs tools prefix)
   spill_test(test_${name} LABEL cli
     SOURCES ${CMAKE_SOURCE_DIR}/tests/cli/test_${name}.c ${CMAKE_SOURCE_DIR}/tests/cli/program.c
     LIBS PkgConfig::CMOCKA PkgConfig::JANSSON TIMEOUT 900)

@@ -195,13 +195,15 @@ static void a_cgroup_kills_nothing(void **state) {
 
 /* ---- the tail ---- */
 
-/* Eight rows of one length that end one after the other, the last long after the others. */
+/* Eight rows of one length, no two of which begin alike, that end one after the other, the last long after the others.
+ */
 static void make_tail_rows(void) {
     static char text[1 << 13], prompt[401];
     memset(prompt, 'a', sizeof prompt - 1);
     size_t used = 0;
     for (int i = 0; i < 8; i++)
-        used += (size_t)sprintf(text + used, "{\"prompt\":\"%s\",\"max_tokens\":%d}\n", prompt, i == 7 ? 40 : 12 + i);
+        used +=
+            (size_t)sprintf(text + used, "{\"prompt\":\"%d%s\",\"max_tokens\":%d}\n", i, prompt, i == 7 ? 40 : 12 + i);
     scratch_file("tail.jsonl", text);
 }
 

@@ -45,7 +45,8 @@ static sp_plan_request random_request(uint64_t key, sp_plan_row *known) {
     r.n_known = pick(key, 6, 0, MAX_KNOWN);
     r.n_known = r.n_known * r.n_known / MAX_KNOWN; /* few mostly: their plans are quick */
     for (size_t i = 0; i < r.n_known; i++) {
-        known[i] = (sp_plan_row){pick(key, 100 + 2 * i, 1, prompt_most + 1), pick(key, 101 + 2 * i, 1, new_most + 1)};
+        known[i] =
+            (sp_plan_row){pick(key, 100 + 2 * i, 1, prompt_most + 1), pick(key, 101 + 2 * i, 1, new_most + 1), 0};
         r.prompt_tokens += known[i].n_prompt;
         r.new_tokens += known[i].max_new;
         size_t n_tokens = known[i].n_prompt + known[i].max_new;
@@ -209,7 +210,7 @@ static void spare_memory_pins_layers(void **state) {
     (void)state;
     sp_model *model = synthetic_new(&shapes[3], NULL);
     const sp_machine machine = machine_with(2e11, 1.9e9);
-    const sp_plan_row row = {200, 16};
+    const sp_plan_row row = {200, 16, 0};
     sp_plan_request request = {
         .n_rows = 1, .prompt_tokens = 200, .new_tokens = 16, .row_tokens_max = 216, .known = &row, .n_known = 1};
     static const struct {
@@ -234,7 +235,7 @@ static void rows_and_layers_share(void **state) {
     const sp_machine machine = machine_with(4e12, 1.9e9);
     sp_plan plans[2];
     for (int i = 0; i < 2; i++) {
-        const sp_plan_row row = {500, 25};
+        const sp_plan_row row = {500, 25, 0};
         size_t n_rows = i ? 2000 : 4;
         sp_plan_request request = {.memory_bytes = 18000000000,
                                    .n_rows = n_rows,
@@ -255,7 +256,7 @@ static void rows_and_layers_share(void **state) {
 static void panels_count_where_weights_stay(void **state) {
     (void)state;
     sp_model *model = synthetic_new(&shapes[3], NULL);
-    const sp_plan_row row = {500, 25};
+    const sp_plan_row row = {500, 25, 0};
     for (int resident = 0; resident < 2; resident++) {
         double likely_s[2];
         for (int panels = 0; panels < 2; panels++) {

@@ -63,16 +63,19 @@ static void decode_goes_first_and_places_are_refilled(void **state) {
 
 static void the_newest_gives_way(void **state) {
     (void)state;
-    const sp_sim_row rows[] = {{.n_tokens = 60, .n_left = 40}, {.n_tokens = 30, .n_left = 20}};
-    sp_sim_job job = {.queued = rows, .n_queued = 2, .rows = 2, .kv_pages = 4, .pass_tokens = 64};
+    const sp_sim_row rows[] = {{.n_tokens = 60, .n_left = 40}, {.n_tokens = 62, .n_left = 38}};
+    sp_sim_job job = {.queued = rows, .n_queued = 2, .rows = 2, .kv_pages = 5, .pass_tokens = 128};
+    sp_sim_result careful = simulate(&job, 100); /* one after the other */
+    job.share = 0.1;                             /* they are thought to end soon: both join */
     sp_sim_result tight = simulate(&job, 100);
     job.kv_pages = 100;
     sp_sim_result ample = simulate(&job, 100);
     assert_true(tight.n_prefill > ample.n_prefill && tight.seconds > ample.seconds);
-    assert_true(ample.n_prefill == 90 && ample.n_decode == 58);
-    job.kv_pages = 2; /* the first can never finish: it leaves, the second is done */
+    assert_true(ample.n_prefill == 122 && ample.n_decode == 76);
+    assert_true(careful.n_prefill == 122 && careful.n_passes == 78);
+    job.kv_pages = 2; /* neither can ever finish: they leave */
     sp_sim_result small = simulate(&job, 100);
-    assert_true(small.n_passes > 20 && small.n_passes < 60);
+    assert_true(small.n_passes > 5 && small.n_passes < 20);
 }
 
 /* Steps of many passes give what single passes give. */
@@ -136,6 +139,27 @@ static void freed_pages_pin_layers(void **state) {
     assert_true(seconds < 0.5 * simulate(&job, 10).seconds);
 }
 
+/* Rows that begin alike: the estimate counts their prefix once, from the start and under way. */
+static void a_common_prefix_is_counted_once(void **state) {
+    (void)state;
+    sp_block blocks[] = {{0}, {.depth = 1}, {.parent = 1, .depth = 2}};
+    const sp_forest forest = {blocks, 3};
+    sp_sim_row rows[10];
+    for (size_t i = 0; i < 10; i++) rows[i] = (sp_sim_row){.n_tokens = 70, .n_left = 4, .block = 2};
+    sp_sim_job job = {.queued = rows, .n_queued = 10, .like = rows, .n_like = 10, .n_more = 10, .forest = &forest};
+    job.rows = 5, job.kv_pages = 30, job.pass_tokens = 128;
+    sp_sim_result r = simulate(&job, 100);
+    assert_true(r.n_prefill == 64 + 20 * 6 && r.n_passes == 16); /* five begin in the pass that fills the prefix */
+    for (size_t i = 0; i < 3; i++) rows[i].n_cached = 69;
+    job.running = rows, job.n_running = 3;
+    job.queued = rows + 3, job.n_queued = 7;
+    r = simulate(&job, 100);
+    assert_true(r.n_prefill == 17 * 6);
+    job.forest = NULL;
+    for (size_t i = 0; i < 10; i++) rows[i].block = 0;
+    assert_true(simulate(&job, 100).n_prefill == 17 * 70);
+}
+
 /* ---- estimates ---- */
 
 static void rows_end_as_they_were_seen_to(void **state) {
@@ -179,7 +203,7 @@ typedef struct {
 static void open_run(run *r, const sp_machine *m, const sp_observed *observed) {
     static const synthetic_shape shape = {80, 8192, 64, 8, 128, 28672, 128256, false};
     static sp_plan_row known[N_ROWS];
-    for (size_t i = 0; i < N_ROWS; i++) known[i] = (sp_plan_row){N_PROMPT, N_NEW};
+    for (size_t i = 0; i < N_ROWS; i++) known[i] = (sp_plan_row){N_PROMPT, N_NEW, 0};
     r->model = synthetic_new(&shape, NULL);
     const sp_plan_request request = {.memory_bytes = 8ull << 30,
                                      .n_rows = N_ROWS,
@@ -192,7 +216,7 @@ static void open_run(run *r, const sp_machine *m, const sp_observed *observed) {
     sp_error err = {0};
     assert_true(sp_plan_build(r->model, m, &request, &r->plan, &err));
     r->eta = sp_eta_new(r->model, m, &r->plan, observed, N_ROWS);
-    for (size_t i = 0; i < N_ROWS; i++) r->rows[i] = (sp_eta_row){N_PROMPT, 1, N_NEW, N_PROMPT};
+    for (size_t i = 0; i < N_ROWS; i++) r->rows[i] = (sp_eta_row){N_PROMPT, 1, N_NEW, N_PROMPT, 0};
 }
 
 static void close_run(run *r) {
@@ -210,7 +234,7 @@ static sp_estimate pass(run *r, double disk_bps, bool is_first) {
                               .is_first = is_first};
     sp_eta_add_pass(r->eta, &seen);
     for (size_t i = 0; i < N_ROWS; i++) r->rows[i].n_new++, r->rows[i].n_cached++;
-    return sp_eta_left(r->eta, r->rows, N_ROWS, NULL, 0, 0);
+    return sp_eta_left(r->eta, &(sp_eta_rows){.running = r->rows, .n_running = N_ROWS});
 }
 
 static void what_is_left_narrows(void **state) {
@@ -301,6 +325,7 @@ int main(void) {
         cmocka_unit_test(quiet_passes_are_counted_as_many),
         cmocka_unit_test(long_inputs_are_extrapolated_in_milliseconds),
         cmocka_unit_test(freed_pages_pin_layers),
+        cmocka_unit_test(a_common_prefix_is_counted_once),
         cmocka_unit_test(rows_end_as_they_were_seen_to),
         cmocka_unit_test(what_is_left_narrows),
         cmocka_unit_test(a_drive_that_slows_down_shows),
