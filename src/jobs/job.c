@@ -57,7 +57,8 @@ typedef struct {
     sp_writer results, out;
     sp_journal *journal;
     sp_progress_file progress_file;
-    uint64_t noted_bytes; /* of the input, in the journal */
+    uint64_t noted_bytes;      /* of the input, in the journal */
+    size_t done_prompt_tokens; /* of rows that have ended */
     sp_buf line;
     bool has_begun, is_recorded; /* writing has; there is a manifest */
     bool reader_left;
@@ -204,6 +205,7 @@ static bool row_done(void *ctx, sp_row *row, sp_row_code code, const char *messa
     bool good = code == SP_ROW_OK
                     ? put_answer(j, row, err)
                     : put_error(j, &(sp_bad_row){row->request.custom_id, row->request.i_line, code, message}, err);
+    j->done_prompt_tokens += row->n_prompt;
     sp_journal_leave(j->journal, row);
     sp_prefixes_leave(j->intake.prefixes, row->block);
     sp_row_free(row);
@@ -266,7 +268,9 @@ static void pass_done(void *ctx, const sp_batch_pass *pass, sp_row *const *runni
     sp_job_result *result = j->result;
     result->bytes_read += pass->pass.bytes_read;
     result->wait_ns += pass->pass.wait_ns;
-    result->prompt_tokens += pass->prefill_tokens;
+    result->prompt_tokens = j->done_prompt_tokens; /* each once, however often a row was prefilled */
+    for (size_t i = 0; i < n_running; i++)
+        result->prompt_tokens += sp_min_size(running[i]->n_cached, running[i]->n_prompt);
     result->new_tokens += pass->new_tokens;
     sp_forecast_pass(j->forecast, pass);
     sp_job_progress progress = {

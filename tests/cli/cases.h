@@ -32,7 +32,7 @@ const char *make_variant(const char *edit);
 
 const char *content_of(const json_t *lines, const char *id);
 const char *finish_of(const json_t *lines, const char *id);
-const json_t *ids_of(const json_t *lines, const char *id, const char *key); /* a list in its spill object */
+const json_t *ids_of(const json_t *lines, const char *id, const char *key); /* of its spill object */
 size_t n_tokens_of(const json_t *lines, const char *id);                    /* generated */
 size_t n_in_prompt(const json_t *lines, const char *id, json_int_t token);  /* how often the prompt holds it */
 const json_t *logprobs_of(const json_t *lines, const char *id);             /* logprobs.content */

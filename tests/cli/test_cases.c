@@ -353,14 +353,17 @@ static void test_rows_that_gave_way(void **state) {
                  budgets[i]);
         program_run run = run_json(command);
         long long n_prefilled = told(&run, "\"prefill_tokens\":", true);
+        long long n_told = told(&run, "\"prompt_tokens\":", false), n_used = 0;
         json_t *lines = result_lines(run.out), *line;
+        const char *id;
+        json_object_foreach(lines, id, line) n_used += json_integer_value(ids_of(lines, id, "prompt_tokens"));
+        assert_int_equal(n_told, n_used); /* each prompt counts once */
         program_run_free(&run);
         if (!want) {
             want = lines;
             n_prompt = n_prefilled;
             continue;
         }
-        const char *id;
         json_object_foreach(want, id, line) expect_same_body(want, id, lines, id);
         assert_int_equal(json_object_size(lines), 324);
         json_decref(lines);
