@@ -47,7 +47,12 @@ static void print_next(const sp_run *run) {
         [SP_RUN_BROKEN] = NULL,
         [SP_RUN_DONE] = NULL,
     };
-    if (next[run->state]) printf("  %s %s\n", next[run->state], run->rundir.id);
+    struct stat st;
+    bool has_no_file = stat(run->results_path, &st) == 0 && !S_ISREG(st.st_mode);
+    if (next[run->state] && has_no_file && run->state != SP_RUN_RUNNING)
+        printf("  results went to no regular file: it cannot be continued\n");
+    else if (next[run->state])
+        printf("  %s %s\n", next[run->state], run->rundir.id);
 }
 
 static void print_progress(const json_t *progress) {

@@ -100,8 +100,12 @@ static void tell_resume(const sp_job_result *result, sp_error *err) {
     if (!*result->run_id || (err->code != SP_ERR_IO && err->code != SP_ERR_MEMORY)) return;
     sp_error cause = *err;
     sp_error_clear(err);
-    sp_fail(err, cause.code, "%s; %zu rows are kept, continue with spill resume %s", cause.text, result->n_done,
-            result->run_id);
+    if (result->has_no_file)
+        sp_fail(err, cause.code, "%s; %zu row%s written to no regular file, the run cannot be continued", cause.text,
+                result->n_done, result->n_done == 1 ? " was" : "s were");
+    else
+        sp_fail(err, cause.code, "%s; %zu row%s kept, continue with spill resume %s", cause.text, result->n_done,
+                result->n_done == 1 ? " is" : "s are", result->run_id);
 }
 
 static int run_job(const sp_invocation *invocation, sp_job_options *options, sp_error *err) {

@@ -275,7 +275,9 @@ void sp_show_end(sp_show *show, const sp_job_result *result) {
         return;
     }
     if (result->was_resumed) snprintf(before, sizeof before, ", %zu of them from before", result->n_before);
-    if (result->stopped && *result->run_id)
+    if (result->stopped && result->has_no_file)
+        snprintf(next, sizeof next, "; no regular file, the run cannot be continued");
+    else if (result->stopped && *result->run_id)
         snprintf(next, sizeof next, "; continue with spill resume %s", result->run_id);
     if (result->n_expected && !result->was_resumed) /* which of the earlier rows were so is not known */
         snprintf(scored, sizeof scored, ", %zu of %zu as expected (%.1f%%)", result->n_matched, result->n_expected,

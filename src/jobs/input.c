@@ -35,6 +35,7 @@ struct sp_input {
     void *ctx;
     XXH3_state_t *hash;
     sp_input_mark expected; /* n_bytes 0: nothing */
+    const char *remedy;     /* where it is something else */
 };
 
 /* /dev/zero and its like give bytes for ever; of devices only a terminal and /dev/null make an input. */
@@ -113,11 +114,9 @@ static void digest(const sp_input *input, char text[SP_HASH_HEX_BYTES]) {
 }
 
 static bool is_other(const sp_input *input, sp_error *err) {
-    return sp_fail(err, SP_ERR_INPUT,
-                   "%s: changed, it %s the %llu bytes that the job has read; give it the same input, or name another "
-                   "file with -o for a new job",
-                   input->path, input->expected.at_end ? "is not" : "does not begin with",
-                   (unsigned long long)input->expected.n_bytes);
+    return sp_fail(err, SP_ERR_INPUT, "%s: changed, it %s the %llu bytes that the job has read; %s", input->path,
+                   input->expected.at_end ? "is not" : "does not begin with",
+                   (unsigned long long)input->expected.n_bytes, input->remedy);
 }
 
 /* Counts and hashes bytes as they are read; at the end of what is expected they must have been that. */
@@ -256,7 +255,10 @@ void sp_input_mark_get(const sp_input *input, sp_input_mark *mark) {
     digest(input, mark->hash);
 }
 
-void sp_input_expect(sp_input *input, const sp_input_mark *mark) { input->expected = *mark; }
+void sp_input_expect(sp_input *input, const sp_input_mark *mark, const char *remedy) {
+    input->expected = *mark;
+    input->remedy = remedy;
+}
 
 bool sp_input_is_expecting(const sp_input *input) { return input->n_read < input->expected.n_bytes; }
 

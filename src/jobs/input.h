@@ -45,8 +45,8 @@ uint64_t sp_input_file_bytes_read(const sp_input *input); /* of the file as it l
 /* Where reading is now. */
 void sp_input_mark_get(const sp_input *input, sp_input_mark *mark);
 /* Before the first line: the input must begin with (or be, at_end) what the mark says; reading fails with
- * SP_ERR_INPUT where that turns out to be false. */
-void sp_input_expect(sp_input *input, const sp_input_mark *mark);
+ * SP_ERR_INPUT where that turns out to be false, and a message that ends in the remedy (borrowed). */
+void sp_input_expect(sp_input *input, const sp_input_mark *mark, const char *remedy);
 bool sp_input_is_expecting(const sp_input *input); /* not known yet */
 void sp_input_close(sp_input *input);
 

@@ -196,7 +196,7 @@ bool sp_intake_open(sp_intake *intake, const sp_intake_setup *setup, sp_error *e
     intake->input = sp_input_open(setup->path, err);
     if (!intake->input) return false;
     sp_input_stop_when(intake->input, setup->should_stop, setup->ctx);
-    if (setup->resume) sp_input_expect(intake->input, sp_resume_mark(setup->resume));
+    if (setup->resume) sp_input_expect(intake->input, sp_resume_mark(setup->resume), setup->resume->input_remedy);
     intake->prefixes = sp_prefixes_new();
     intake->queue_room = SP_LOOK_AHEAD_ROWS;
     intake->queue = calloc(intake->queue_room, sizeof *intake->queue);

@@ -543,6 +543,17 @@ static bool run_batch(job *j, sp_error *err) {
     return good && (j->result->stopped || begin_writing(j, err));
 }
 
+/* Somebody may have removed the job's directory: then its results file is all that is there of it. */
+static void tell_if_gone(const job *j, bool is_done, sp_error *err) {
+    sp_job_result *result = j->result;
+    if (access(j->rundir.path, F_OK) == 0) return;
+    result->run_id[0] = '\0'; /* there is nothing to go on with */
+    sp_error_clear(err);
+    sp_fail(err, SP_ERR_IO, "%s: deleted while the run worked; %s%zu row%s in %s%s", j->rundir.path,
+            is_done ? "all " : "", result->n_done, result->n_done == 1 ? " is" : "s are", result->results_path,
+            is_done ? "" : ", the run cannot be continued, run the rows as a new job");
+}
+
 /* What a run leaves: all of it on the drive, and a manifest that says how it ended. */
 static bool finish(job *j, bool good, sp_error *err) {
     sp_error end_err = {0};
@@ -551,6 +562,7 @@ static bool finish(job *j, bool good, sp_error *err) {
     struct rusage usage;
     if (getrusage(RUSAGE_SELF, &usage) == 0) result->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
     if (!j->is_recorded) return good;
+    result->has_no_file = !j->results.is_regular;
     if (good && !sp_writer_check(&j->results, err)) {
         good = false;
         result->run_id[0] = '\0'; /* there is no going on with them */
@@ -563,8 +575,9 @@ static bool finish(job *j, bool good, sp_error *err) {
                                        : "failed",
                                good ? NULL : err, &end_err) &&
                 (!is_done || sp_journal_finish(j->journal, &end_err));
-    if (!good || kept) return good;
-    *err = end_err;
+    if (kept) return good;
+    if (good) *err = end_err;
+    if (err->code == SP_ERR_IO) tell_if_gone(j, is_done, err);
     return false;
 }
 

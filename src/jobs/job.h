@@ -100,6 +100,7 @@ typedef struct {
     uint64_t bytes_read, wait_ns, peak_rss_bytes;
     size_t n_in_flight,
         n_kept_tokens; /* rows that an end in between left unfinished, and their tokens in the journal */
+    bool has_no_file;  /* its results went to no regular file: what is missing of them cannot be continued */
     bool stopped;      /* by stop_flag, the time limit or a reader that left */
     double estimate_s;
     char run_id[48];

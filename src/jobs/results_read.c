@@ -74,6 +74,13 @@ static bool not_ours(const sp_resume *resume, size_t n_lines, sp_error *err) {
         resume->results_path, n_lines, resume->rundir.id, resume->rundir.path);
 }
 
+static bool is_damaged(const sp_resume *resume, size_t n_lines, sp_error *err) {
+    return sp_fail(err, SP_ERR_USAGE,
+                   "%s: line %zu is damaged, it holds bytes that are zero; take it out (sed -i %zud FILE) and its row "
+                   "is run again",
+                   resume->results_path, n_lines, n_lines);
+}
+
 static bool read_lines(sp_resume *resume, FILE *file, sp_error *err) {
     char *line = NULL;
     size_t room = 0, n_lines = 0;
@@ -81,9 +88,13 @@ static bool read_lines(sp_resume *resume, FILE *file, sp_error *err) {
     bool good = true;
     for (ssize_t got; good && (got = getline(&line, &room, file)) > 0;) {
         size_t n_bytes = (size_t)got - 1, i_line;
-        if (line[n_bytes] != '\n' || memchr(line, '\0', n_bytes)) break; /* torn, or never on the drive */
+        if (line[n_bytes] != '\n') break; /* torn, or zeros to the file's end that were never on the drive */
         char id[48];
         n_lines++;
+        if (memchr(line, '\0', n_bytes)) { /* lines behind it are whole: cutting here would lose them */
+            good = is_damaged(resume, n_lines, err);
+            break;
+        }
         const char *custom_id = read_head(line, id, &i_line);
         if (!custom_id || strcmp(id, resume->rundir.id) != 0 || !is_whole(line, n_bytes) || i_line > most_lines ||
             sp_resume_is_done(resume, i_line)) {

@@ -5,8 +5,8 @@
 #include "jobs/resume.h"
 
 /* After the journal is read: fills in done, n_done, n_errors and results_bytes from results_path. What a crash leaves
- * (half a line at the end, blocks of zeros) ends the whole lines; a line that is anything else than a result of this
- * run fails with SP_ERR_USAGE, as does a file that is missing. */
+ * (half a line at the end, zeros to the end) ends the whole lines; a line that is anything else than a result of this
+ * run, or has zeros in it, fails with SP_ERR_USAGE, as does a file that is missing. */
 bool sp_results_read(sp_resume *resume, sp_error *err) SP_MUST_CHECK;
 
 /* The run that wrote the file's first line, into id[48]; false when that is no result line. */

@@ -53,6 +53,20 @@ static bool wrote_none(const sp_rundir *rundir, const json_t *manifest) {
     return none;
 }
 
+/* Where no line is in the way, the file is free once the run is gone; hint[4200]. */
+static const char *drop_hint(const sp_resume *resume, char *hint) {
+    hint[0] = '\0';
+    if (resume->n_done == 0) snprintf(hint, 4200, ", or drop the run with rm -r %s", resume->rundir.path);
+    return hint;
+}
+
+static void set_input_remedy(sp_resume *resume) {
+    char hint[4200];
+    snprintf(resume->input_remedy, sizeof resume->input_remedy,
+             "give that input to spill resume %s, or name another file with -o for a new job%s", resume->rundir.id,
+             drop_hint(resume, hint));
+}
+
 /* Locks the job and reads its state. */
 static sp_resume *load(const sp_rundir *rundir, sp_error *err) {
     sp_resume *resume = calloc(1, sizeof *resume);
@@ -67,6 +81,7 @@ static sp_resume *load(const sp_rundir *rundir, sp_error *err) {
         resume->wrote_none = wrote_none(rundir, resume->manifest);
         resume->journal = sp_journal_read(rundir, err);
         good = resume->journal && sp_results_read(resume, err);
+        set_input_remedy(resume);
     }
     int64_t n_rows = json_integer_value(json_object_get(json_object_get(resume->manifest, "result"), "rows"));
     resume->is_complete =
@@ -174,13 +189,6 @@ bool sp_resume_is_bound(const sp_resume *resume) {
 
 /* ---- whether it is the same ---- */
 
-/* Where no line is in the way, the file is free once the run is gone; hint[4200]. */
-static const char *drop_hint(const sp_resume *resume, char *hint) {
-    hint[0] = '\0';
-    if (resume->n_done == 0) snprintf(hint, 4200, ", or drop the run with rm -r %s", resume->rundir.path);
-    return hint;
-}
-
 /* A parameter as people write it, short; text[64]. */
 static const char *value_text(const json_t *value, char *text) {
     char *dumped = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
@@ -253,7 +261,7 @@ bool sp_resume_check_input(const sp_resume *resume, const char *path, sp_error *
     if (mark->n_bytes == 0 || (!is_sample && (stat(path, &st) != 0 || !S_ISREG(st.st_mode)))) return true;
     sp_input *input = sp_input_open(path, err);
     if (!input) return false;
-    sp_input_expect(input, mark);
+    sp_input_expect(input, mark, resume->input_remedy);
     sp_line line;
     int got = 1;
     while (got > 0 && (sp_input_is_expecting(input) || mark->at_end)) got = sp_input_next(input, &line, err);

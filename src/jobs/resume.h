@@ -22,6 +22,7 @@ struct sp_resume {
     size_t done_lines;       /* [ceil(done_lines/8)] */
     size_t n_done, n_errors; /* rows with a result, and those that are errors */
     uint64_t results_bytes;  /* whole lines of this job's results */
+    char input_remedy[4400]; /* what to do about an input that is another one */
     sp_journal_state *journal;
 };
 

@@ -163,7 +163,7 @@ static void test_torn_ends(void **state) {
     static const char *const tears[] = {
         "printf '{\"id\":\"batch_req_x' >>$D/torn",
         "head -c 5000 /dev/zero >>$D/torn",
-        "{ head -c 300 /dev/zero; printf '}\\n'; tail -n 1 $D/torn; } >$D/tail; cat $D/tail >>$D/torn",
+        "{ printf '{\"id\":'; head -c 9000 /dev/zero; } >>$D/torn",
         "printf xyz >>$J",
         "truncate -s -7 $J",
         "truncate -s 9 $J",
@@ -185,6 +185,20 @@ static void test_torn_ends(void **state) {
            "head -n 2 $D/before >$D/torn; head -n 1 $D/before >>$D/torn; " RUN ROWS "-o $D/torn");
     expect(2, "are gone", "rm $D/torn; \"$SPILL\" resume");
     expect(2, "that are not this job's results", "echo hello >$D/hello; " RUN ROWS "-o $D/hello");
+}
+
+/* Zeros within a line are not what a power cut leaves at the end: the lines behind it stay. */
+static void test_damaged_line(void **state) {
+    (void)state;
+    free(shell(75, "stop $D/holed 12 " RUN "--rows 3" ROWS "-o $D/holed; s=$?; cp $D/holed $D/whole; exit $s"));
+    free(shell(0,
+               "head -c 40 /dev/zero | dd of=$D/holed bs=1 seek=$(($(head -n 4 $D/holed | wc -c) + 90)) conv=notrunc "
+               "2>/dev/null; cp $D/holed $D/before"));
+    expect(2, "line 5 is damaged, it holds bytes that are zero; take it out",
+           "\"$SPILL\" resume; s=$?; cmp $D/holed $D/before && exit $s");
+    free(shell(0, "sed -i 5d $D/holed; head -n 4 $D/whole >$D/kept4; tail -n +6 $D/whole >>$D/kept4"));
+    free(shell(3, "\"$SPILL\" resume --quiet; s=$?; head -c $(wc -c <$D/kept4) $D/holed | cmp - $D/kept4 && exit $s"));
+    expect_same("$D/want", "$D/holed");
 }
 
 /* ---- refusals ---- */
@@ -215,7 +229,7 @@ static void test_changes_are_refused(void **state) {
         expect(2, changes[i].names, command);
     }
     static const char *const edits[][2] = {
-        {"sed -i 's/\"r1\"/\"s1\"/' $D/rows.jsonl", "bytes that the job has read"},
+        {"sed -i 's/\"r1\"/\"s1\"/' $D/rows.jsonl", "bytes that the job has read; give that input to spill resume 2"},
         {"sed -i 's/^{/{ /' $D/fields/generation_config.json", "config, tokenizer or template"},
         {"printf ' ' >>$D/fields/tokenizer_config.json", "config, tokenizer or template"},
         /* one byte of the weights, under the same time and size */
@@ -263,7 +277,7 @@ static void test_tokens_without_a_result(void **state) {
     expect(0, "0 of 40 rows", "\"$SPILL\" runs");
     for (int i = 0; i < 2; i++) { /* empty, then missing */
         expect(2, "or drop the run with rm -r", RUN "--max-tokens 5 " MODEL " $D/long.jsonl -o $D/tokens");
-        expect(2, "changed, it", RUN MODEL " $D/other.jsonl -o $D/tokens");
+        expect(2, "for a new job, or drop the run with rm -r ", RUN MODEL " $D/other.jsonl -o $D/tokens");
         expect(2, "changed, it", RUN "--seed 4 " MODEL " $D/other.jsonl -o $D/tokens"); /* before options */
         free(shell(0, "[ $(ls $D/runs | wc -l) = 1 ] && rm -f $D/tokens"));
     }
@@ -327,6 +341,12 @@ static void test_pipes_are_not_waited_on(void **state) {
     free(shell(0, "rm -rf $D/runs/*; mkfifo $D/out.pipe; cat $D/out.pipe >$D/read & " RUN
                   "--max-tokens 3 --limit 2" ROWS "-o $D/out.pipe"));
     expect(2, "no regular file", "timeout 20 \"$SPILL\" tail");
+    /* a reader that leaves: no promise that would not be kept */
+    free(shell(0, "rm -rf $D/runs/*; head -n 1 $D/out.pipe >$D/read & timeout 60 \"$SPILL\" run --rows 2" ROWS
+                  "-o $D/out.pipe 2>$D/said; s=$?; grep -q 'the run cannot be continued' $D/said && "
+                  "! grep 'spill resume' $D/said && [ $s = 75 ]"));
+    expect(0, "it cannot be continued", "\"$SPILL\" status; rm -rf $D/runs/*");
+    free(shell(0, "cat $D/out.pipe >$D/read & " RUN "--max-tokens 3 --limit 2" ROWS "-o $D/out.pipe"));
     expect(0, "done", "L=$(ls -d $D/runs/*)/lock; rm $L; mkfifo $L; timeout 20 \"$SPILL\" status");
 }
 
@@ -362,10 +382,26 @@ static void test_results_taken_away(void **state) {
     }
 }
 
+/* The directory of jobs goes while one works: what is there, and nothing about going on. */
+static void test_directory_taken_away(void **state) {
+    (void)state;
+#define TAKEN                                                                                      \
+    "rm -f $D/alone; " RUN "--rows 2 --limit %d " MODEL                                            \
+    " $D/many.jsonl -o $D/alone 2>$D/said & p=$!; "                                                \
+    "until [ -s $D/alone ]; do sleep 0.02; done; rm -rf $D/runs; %s; wait $p; s=$?; cat $D/said; " \
+    "grep -q 'spill resume' $D/said && exit 9; exit $s"
+    char command[600];
+    snprintf(command, sizeof command, TAKEN, 24, ":");
+    expect(1, "deleted while the run worked; all 24 rows are in ", command);
+    expect(0, "24", "wc -l <$D/alone");
+    snprintf(command, sizeof command, TAKEN, 1900, "kill -TERM $p");
+    expect(1, "the run cannot be continued", command);
+}
+
 /* A name that is no text does not break the list. */
 static void test_odd_names_are_listed(void **state) {
     (void)state;
-    free(shell(0, "mkdir $D/runs/$(printf '\\377'); \"$SPILL\" runs --json >$D/runs.json"));
+    free(shell(0, "mkdir -p $D/runs/$(printf '\\377'); \"$SPILL\" runs --json >$D/runs.json"));
     expect(0, "broken", "cat $D/runs.json");
     free(shell(0, "rm -rf $D/runs/*"));
 }
@@ -405,6 +441,7 @@ int main(void) {
         cmocka_unit_test(test_standard_input),
         cmocka_unit_test(test_elsewhere),
         cmocka_unit_test(test_torn_ends),
+        cmocka_unit_test(test_damaged_line),
         cmocka_unit_test(test_changes_are_refused),
         cmocka_unit_test(test_empty_results_may_change),
         cmocka_unit_test(test_tokens_without_a_result),
@@ -414,6 +451,7 @@ int main(void) {
         cmocka_unit_test(test_one_row),
         cmocka_unit_test(test_nothing_to_go_on_with),
         cmocka_unit_test(test_results_taken_away),
+        cmocka_unit_test(test_directory_taken_away),
         cmocka_unit_test(test_odd_names_are_listed),
         cmocka_unit_test(test_memory_does_not_follow_rows),
     };

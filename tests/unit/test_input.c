@@ -253,7 +253,7 @@ static void test_expected(void **state) {
         int got;
         mark.at_end = cases[i].at_end;
         input = open_text(cases[i].text, strlen(cases[i].text));
-        sp_input_expect(input, &mark);
+        sp_input_expect(input, &mark, "mend it");
         assert_true(sp_input_is_expecting(input));
         while ((got = sp_input_next(input, &line, &err)) > 0) {
         }
