@@ -334,8 +334,10 @@ static void test_memory_of_many_rows(void **state) {
 static void test_rows_that_gave_way(void **state) {
     (void)state;
     rows_begin();
-    for (int i = 0; i < 300; i++) rows_put("{\"custom_id\":\"%d\",\"prompt\":\"lamps\",\"max_tokens\":2}\n", i);
-    for (int i = 300; i < 324; i++) /* behind what is read before memory is split, and never ending by themselves */
+    /* Rows that end at once, from which those behind are expected to do the same; they never end by themselves. */
+    for (int i = 0; i < 300; i++)
+        rows_put("{\"custom_id\":\"%d\",\"prompt\":\"lamps\",\"max_tokens\":20,\"logit_bias\":{\"2\":100}}\n", i);
+    for (int i = 300; i < 324; i++)
         rows_put(
             "{\"custom_id\":\"%d\",\"prompt\":\"lamps\",\"temperature\":9,\"max_tokens\":%d,"
             "\"logit_bias\":{\"2\":-100}}\n",
