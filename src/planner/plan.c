@@ -21,8 +21,8 @@
  * flight; where weights are streamed, every row is free until the disk is hidden. SELECT_ROWS, FINAL_ROWS: of a long
  * input, so many are simulated to choose, and to estimate. */
 enum { ROWS_RESIDENT = 64, ROWS_STREAM = 256, ROW_TOKENS_UNKNOWN = 1024, ROWS_MAX = 1 << 16 };
-enum { SELECT_ROWS = 1024, FINAL_ROWS = 2048, N_PASS_TOKENS = 4 };
-static const size_t pass_tokens_tried[N_PASS_TOKENS] = {512, 2048, 128, SP_KV_PAGE_TOKENS};
+enum { SELECT_ROWS = 1024, FINAL_ROWS = 2048, N_PASS_TOKENS = 6 };
+static const size_t pass_tokens_tried[N_PASS_TOKENS] = {512, 1024, 2048, 256, 128, SP_KV_PAGE_TOKENS};
 
 /* What a choice is made with where nothing was measured: a machine of today, per processor, and its drive. */
 static const double assumed_flops[SP_RATE_POINTS] = {1e10, 4e10, 6e10, 8e10, 8e10};
@@ -299,7 +299,7 @@ static void try_placement(search *s, sp_placement placement) {
     for (size_t i = 0; i < N_PASS_TOKENS; i++) {
         if (placement == SP_PLACE_RESIDENT && pass_tokens_tried[i] > 512) continue; /* nothing to hide */
         size_t pass_tokens = s->request->pass_tokens ? n_most : sp_min_size(n_most, pass_tokens_tried[i]);
-        if (pass_tokens == last || (i == 1 && pass_tokens < pass_tokens_tried[0])) continue;
+        if (pass_tokens == last) continue;
         try_rows(s, placement, pass_tokens);
         last = pass_tokens;
     }

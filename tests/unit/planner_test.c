@@ -283,6 +283,33 @@ static void panels_count_where_weights_stay(void **state) {
     synthetic_free(model);
 }
 
+/* As many tokens of prompts ride in a pass as hide behind the drive: fewer take more passes, more make passes longer.
+ */
+static void prompts_hide_behind_the_drive(void **state) {
+    (void)state;
+    sp_model *model = synthetic_new(&shapes[3], NULL);
+    const sp_machine machine = machine_with(4e12, 3e9);
+    const sp_plan_row row = {2000, 100, 0};
+    sp_plan_request request = {.memory_bytes = 18ull << 30,
+                               .n_rows = 2000,
+                               .prompt_tokens = 2000 * 2000,
+                               .new_tokens = 2000 * 100,
+                               .row_tokens_max = 2100,
+                               .known = &row,
+                               .n_known = 1};
+    sp_plan chosen, plan;
+    sp_error err = {0};
+    assert_true(sp_plan_build(model, &machine, &request, &chosen, &err));
+    for (request.pass_tokens = 32; request.pass_tokens <= 4096; request.pass_tokens *= 2) {
+        assert_true(sp_plan_build(model, &machine, &request, &plan, &err));
+        bool is_it = request.pass_tokens == chosen.pass_tokens;
+        if (plan.estimate.likely_s < chosen.estimate.likely_s * (is_it ? 0.999 : 0.98))
+            fail_msg("%f s with %zu tokens a pass, %f s with the planner's %zu", plan.estimate.likely_s,
+                     plan.pass_tokens, chosen.estimate.likely_s, chosen.pass_tokens);
+    }
+    synthetic_free(model);
+}
+
 static void auto_streams_what_does_not_fit(void **state) {
     (void)state;
     sp_model *big = synthetic_new(&shapes[3], NULL), *small = synthetic_new(&shapes[1], NULL);
@@ -445,6 +472,7 @@ int main(void) {
         cmocka_unit_test(spare_memory_pins_layers),
         cmocka_unit_test(rows_and_layers_share),
         cmocka_unit_test(panels_count_where_weights_stay),
+        cmocka_unit_test(prompts_hide_behind_the_drive),
         cmocka_unit_test(auto_streams_what_does_not_fit),
         cmocka_unit_test(the_text_is_two_lines),
         cmocka_unit_test(what_was_asked_is_told),
