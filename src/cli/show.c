@@ -141,7 +141,7 @@ static void emit_done(const sp_job_result *result) {
                               "estimate_seconds", result->estimate_s, "results", sp_json_text(result->results_path));
     if (event && result->was_resumed)
         json_object_set_new(event, "rows_before", json_integer((json_int_t)result->n_before));
-    if (event && result->n_expected && !result->was_resumed)
+    if (event && result->n_expected)
         json_object_set_new(
             event, "expected",
             json_pack("{s:I,s:I}", "rows", (json_int_t)result->n_expected, "matched", (json_int_t)result->n_matched));
@@ -279,7 +279,7 @@ void sp_show_end(sp_show *show, const sp_job_result *result) {
         snprintf(next, sizeof next, "; no regular file, the run cannot be continued");
     else if (result->stopped && *result->run_id)
         snprintf(next, sizeof next, "; continue with spill resume %s", result->run_id);
-    if (result->n_expected && !result->was_resumed) /* which of the earlier rows were so is not known */
+    if (result->n_expected)
         snprintf(scored, sizeof scored, ", %zu of %zu as expected (%.1f%%)", result->n_matched, result->n_expected,
                  100.0 * (double)result->n_matched / (double)result->n_expected);
     fprintf(stderr, "%s: %zu row%s (%zu error%s)%s, %s new tokens in %s (%.1f/s), peak %s\nresults: %s%s%s\n",

@@ -55,8 +55,7 @@ void sp_run_refresh(sp_run *run) {
     run->manifest = sp_rundir_load_manifest(&run->rundir, &ignored);
     sp_error_clear(&ignored);
     run->progress = sp_json_load(path, PROGRESS_BYTES_MAX, &ignored);
-    const char *results = json_string_value(json_object_get(run->manifest, "results"));
-    snprintf(run->results_path, sizeof run->results_path, "%s", results ? results : "");
+    sp_json_get_path(run->manifest, "results", run->results_path, sizeof run->results_path);
     run->state = state_of(run);
     const json_t *told = run->state == SP_RUN_RUNNING || run->state == SP_RUN_DIED
                              ? run->progress

@@ -151,6 +151,8 @@ static bool take_line(sp_intake *intake, const sp_line *line, sp_error *err) {
     if (code == SP_ROW_OK && !is_done) code = make_row(intake, &request, &row, &row_err);
     if (row && resume) good = sp_journal_restore(resume->journal, row, &intake->setup.frontend->stops, err);
     intake->n_lines++;
+    if (is_done && code == SP_ROW_OK && intake->setup.earlier_row)
+        intake->setup.earlier_row(intake->setup.ctx, &request);
     if (is_done)
         ; /* its line is there */
     else if (row)

@@ -35,6 +35,8 @@ typedef struct {
     int64_t seed;            /* for rows without their own */
     size_t limit;            /* first N rows; 0: all */
     void *ctx;
+    /* A good row that resume has; or NULL. */
+    void (*earlier_row)(void *ctx, const sp_request *request);
     bool (*bad_row)(void *ctx, const sp_bad_row *row, sp_error *err);
     bool (*should_stop)(void *ctx);
 } sp_intake_setup;

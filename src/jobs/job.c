@@ -21,6 +21,7 @@
 #include "jobs/progress.h"
 #include "jobs/reading.h"
 #include "jobs/result.h"
+#include "jobs/results_read.h"
 #include "jobs/resume.h"
 #include "jobs/rundir.h"
 #include "jobs/writer.h"
@@ -74,7 +75,9 @@ static bool write_manifest(job *j, const char *state, const sp_error *failure, s
         .options = j->options,
         .model = j->model,
         .model_hash = j->model_hash,
-        .content_hash = j->content_hash[0] ? j->content_hash : NULL,
+        .content_hash = j->content_hash[0] ? j->content_hash
+                        : j->resume        ? sp_resume_content_hash(j->resume)
+                                           : NULL,
         .machine = &j->machine,
         .request = &j->request,
         .plan = &j->plan,
@@ -163,17 +166,25 @@ static bool put_error(void *ctx, const sp_bad_row *row, sp_error *err) {
 }
 
 /* Whether the answer equals what the input row expects, white space around both aside. */
-static void compare_expected(job *j, const sp_row *row, const sp_answer *answer) {
-    const char *want = json_string_value(row->request.expected);
+static void compare_expected(job *j, const json_t *expected, const char *text, size_t n) {
+    const char *want = json_string_value(expected);
     if (!want) return;
-    const char *text = answer->content.n_bytes ? answer->content.text : "";
-    size_t n = answer->content.n_bytes, n_want = json_string_length(row->request.expected);
+    size_t n_want = json_string_length(expected);
     while (n && strchr(" \t\r\n", *text)) text++, n--;
     while (n && strchr(" \t\r\n", text[n - 1])) n--;
     while (n_want && strchr(" \t\r\n", *want)) want++, n_want--;
     while (n_want && strchr(" \t\r\n", want[n_want - 1])) n_want--;
     j->result->n_expected++;
     j->result->n_matched += n == n_want && memcmp(text, want, n) == 0;
+}
+
+/* A row of the input that an earlier run has answered. */
+static void earlier_row(void *ctx, const sp_request *request) {
+    job *j = ctx;
+    sp_buf text = {0};
+    if (json_is_string(request->expected) && sp_results_text(j->resume, request->i_line, &text))
+        compare_expected(j, request->expected, text.data ? text.data : "", text.n_bytes);
+    sp_buf_deinit(&text);
 }
 
 static bool put_answer(job *j, sp_row *row, sp_error *err) {
@@ -186,7 +197,8 @@ static bool put_answer(job *j, sp_row *row, sp_error *err) {
                 put_line(j, j->line.data, j->line.n_bytes, err);
     if (good) {
         j->result->n_done++;
-        compare_expected(j, row, &answer);
+        compare_expected(j, row->request.expected, answer.content.n_bytes ? answer.content.text : "",
+                         answer.content.n_bytes);
         sp_forecast_row(j->forecast, row);
         sp_job_row event = {.custom_id = row->request.custom_id,
                             .n_tokens = row->n_new,
@@ -430,6 +442,7 @@ static bool read_ahead(job *j, sp_error *err) {
         .seed = j->options->seed,
         .limit = j->options->limit,
         .ctx = j,
+        .earlier_row = earlier_row,
         .bad_row = put_error,
         .should_stop = should_stop,
     };

@@ -20,11 +20,11 @@ static json_t *time_text(int64_t wall_s) {
 }
 
 /* A path as another process finds it. */
-static json_t *absolute_path(const char *path) {
+static void set_absolute_path(json_t *object, const char *key, const char *path) {
     char directory[4096], whole[8200];
-    if (*path == '/' || access(path, F_OK) != 0 || !getcwd(directory, sizeof directory)) return sp_json_text(path);
-    snprintf(whole, sizeof whole, "%s/%s", directory, path);
-    return sp_json_text(whole);
+    bool is_relative = *path != '/' && access(path, F_OK) == 0 && getcwd(directory, sizeof directory);
+    if (is_relative) snprintf(whole, sizeof whole, "%s/%s", directory, path);
+    sp_json_set_path(object, key, is_relative ? whole : path);
 }
 
 static json_t *model_section(const sp_manifest *m) {
@@ -34,10 +34,15 @@ static json_t *model_section(const sp_manifest *m) {
                                                (json_int_t)m->model->files[i].n_bytes));
     json_t *stops = json_array();
     for (size_t i = 0; i < m->stops->n; i++) json_array_append_new(stops, json_integer(m->stops->ids[i]));
-    return json_pack("{s:o,s:s,s:s,s:s,s:s?,s:I,s:I,s:o,s:o}", "path", absolute_path(m->model->path), "name",
-                     m->model->name, "family", m->model->arch.family, "hash", m->model_hash, "content_hash",
-                     m->content_hash, "parameters", (json_int_t)m->model->n_params, "weight_bytes",
-                     (json_int_t)m->model->weight_bytes, "files", files, "stop_ids", stops);
+    json_t *section = json_object();
+    set_absolute_path(section, "path", m->model->path);
+    json_t *rest =
+        json_pack("{s:s,s:s,s:s,s:s?,s:I,s:I,s:o,s:o}", "name", m->model->name, "family", m->model->arch.family, "hash",
+                  m->model_hash, "content_hash", m->content_hash, "parameters", (json_int_t)m->model->n_params,
+                  "weight_bytes", (json_int_t)m->model->weight_bytes, "files", files, "stop_ids", stops);
+    json_object_update(section, rest);
+    json_decref(rest);
+    return section;
 }
 
 json_t *sp_manifest_parameters(const sp_job_options *options) {
@@ -66,15 +71,19 @@ static json_t *result_section(const sp_job_result *result) {
 json_t *sp_manifest_json(const sp_manifest *m) {
     const char *path = m->options->input_path;
     bool is_path = strcmp(path, "-") != 0 && strcmp(path, "sample") != 0;
-    json_t *input =
-        json_pack("{s:o,s:s?}", "path", is_path ? absolute_path(path) : sp_json_text(path), "xxh3_128", m->input_hash);
+    json_t *input = json_object();
+    if (is_path)
+        set_absolute_path(input, "path", path);
+    else
+        sp_json_set_path(input, "path", path);
+    json_object_set_new(input, "xxh3_128", m->input_hash ? json_string(m->input_hash) : json_null());
     json_t *manifest =
-        json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "run", m->run_id, "state", m->state,
-                  "version", SP_VERSION, "created", time_text(m->created_s), "updated", time_text(sp_clock_wall_s()),
-                  "command", sp_json_text(m->options->command ? m->options->command : ""), "model", model_section(m),
-                  "input", input, "parameters", sp_manifest_parameters(m->options), "machine", machine_section(m),
-                  "plan", sp_plan_json(m->model, m->machine, m->request, m->plan), "results",
-                  absolute_path(m->result->results_path), "result", result_section(m->result));
+        json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "run", m->run_id, "state", m->state, "version",
+                  SP_VERSION, "created", time_text(m->created_s), "updated", time_text(sp_clock_wall_s()), "command",
+                  sp_json_text(m->options->command ? m->options->command : ""), "model", model_section(m), "input",
+                  input, "parameters", sp_manifest_parameters(m->options), "machine", machine_section(m), "plan",
+                  sp_plan_json(m->model, m->machine, m->request, m->plan), "result", result_section(m->result));
+    set_absolute_path(manifest, "results", m->result->results_path);
     /* Beside what people look for, what resume needs. */
     if (m->error) json_object_set_new(manifest, "error", sp_json_text(m->error));
     json_object_set_new(manifest, "format", json_integer(SP_MANIFEST_FORMAT));

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "util/json.h"
 #include "util/size.h"
 
 enum { LINES_MAX = 1 << 30 }; /* of an input of which the journal says nothing */
@@ -130,6 +131,42 @@ bool sp_results_read(sp_resume *resume, sp_error *err) {
     }
     bool good = read_lines(resume, file, err);
     fclose(file);
+    return good;
+}
+
+/* Where each row's line begins. */
+static void find_lines(sp_resume *resume) {
+    char *line = NULL, id[48];
+    size_t room = 0, i_line;
+    uint64_t at = 0;
+    resume->lines = fopen(resume->results_path, "re");
+    resume->line_at = calloc(resume->done_lines + 1, sizeof *resume->line_at);
+    SP_CHECK(resume->line_at != NULL);
+    while (resume->lines && at < resume->results_bytes) {
+        ssize_t got = getline(&line, &room, resume->lines);
+        if (got <= 0) break;
+        if (read_head(line, id, &i_line) && i_line < resume->done_lines) resume->line_at[i_line] = at;
+        at += (uint64_t)got;
+    }
+    free(line);
+}
+
+bool sp_results_text(sp_resume *resume, size_t i_line, sp_buf *text) {
+    if (!sp_resume_is_done(resume, i_line)) return false;
+    if (!resume->line_at) find_lines(resume);
+    char *line = NULL;
+    size_t room = 0;
+    sp_error ignored = {0};
+    bool is_there = resume->lines && fseeko(resume->lines, (off_t)resume->line_at[i_line], SEEK_SET) == 0;
+    ssize_t got = is_there ? getline(&line, &room, resume->lines) : 0;
+    json_t *json = got > 0 ? sp_json_parse(line, (size_t)got, "result", &ignored) : NULL;
+    const json_t *body = json_object_get(json_object_get(json, "response"), "body");
+    const json_t *choice = json_array_get(json_object_get(body, "choices"), 0);
+    const json_t *content = json_object_get(json_object_get(choice, "message"), "content");
+    bool good = json_is_null(content) || /* nothing but calls */
+                (json_is_string(content) && sp_buf_add(text, json_string_value(content), json_string_length(content)));
+    json_decref(json);
+    free(line);
     return good;
 }
 

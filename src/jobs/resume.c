@@ -20,6 +20,8 @@ void sp_resume_close(sp_resume *resume) {
     if (resume->lock_fd >= 0) close(resume->lock_fd);
     json_decref(resume->manifest);
     sp_journal_state_free(resume->journal);
+    if (resume->lines) fclose(resume->lines);
+    free(resume->line_at);
     free(resume->done);
     free(resume);
 }
@@ -37,7 +39,11 @@ static bool check_manifest(sp_resume *resume, sp_error *err) {
     if (json_integer_value(format) != SP_MANIFEST_FORMAT)
         return sp_fail(err, SP_ERR_USAGE, "%s: written by another version of spill; run the rows as a new job",
                        resume->rundir.id);
-    snprintf(resume->results_path, sizeof resume->results_path, "%s", text_of(resume->manifest, NULL, "results"));
+    const json_t *model = json_object_get(resume->manifest, "model"),
+                 *input = json_object_get(resume->manifest, "input");
+    sp_json_get_path(resume->manifest, "results", resume->results_path, sizeof resume->results_path);
+    sp_json_get_path(model, "path", resume->model_path, sizeof resume->model_path);
+    sp_json_get_path(input, "path", resume->input_path, sizeof resume->input_path);
     return true;
 }
 
@@ -139,7 +145,8 @@ static sp_resume *writer_of(const char *home, const char *output, bool is_missin
         sp_error ignored = {0};
         json_t *manifest =
             sp_rundir_open(&rundir, home, ids[i], &ignored) ? sp_rundir_load_manifest(&rundir, &ignored) : NULL;
-        const char *results = text_of(manifest, NULL, "results");
+        char results[4096];
+        sp_json_get_path(manifest, "results", results, sizeof results);
         bool is_it = manifest && (is_missing ? sp_output_is_same_place(output, results) && wrote_none(&rundir, manifest)
                                              : sp_output_is_same_file(output, results));
         json_decref(manifest);
@@ -285,8 +292,8 @@ void sp_resume_options(sp_resume *resume, sp_job_options *options) {
     const json_t *parameters = json_object_get(resume->manifest, "parameters");
     sp_decoding *decoding = &options->decoding;
     *decoding = sp_decoding_default();
-    options->model_path = text_of(resume->manifest, "model", "path");
-    options->input_path = text_of(resume->manifest, "input", "path");
+    options->model_path = resume->model_path;
+    options->input_path = resume->input_path;
     options->command = text_of(resume->manifest, NULL, "command");
     options->mode = strcmp(text_of(parameters, NULL, "mode"), "fp32") == 0 ? SP_MODE_FP32 : SP_MODE_BF16;
     decoding->max_tokens = (size_t)count_of(parameters, "max_tokens");
@@ -305,3 +312,8 @@ void sp_resume_options(sp_resume *resume, sp_job_options *options) {
 
 int64_t sp_resume_now_s(const sp_resume *resume) { return count_of(resume->manifest, "now_s"); }
 int64_t sp_resume_created_s(const sp_resume *resume) { return count_of(resume->manifest, "created_s"); }
+
+const char *sp_resume_content_hash(const sp_resume *resume) {
+    const char *hash = text_of(resume->manifest, "model", "content_hash");
+    return *hash ? hash : NULL;
+}

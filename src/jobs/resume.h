@@ -6,6 +6,8 @@
 #ifndef SPILL_JOBS_RESUME_H
 #define SPILL_JOBS_RESUME_H
 
+#include <stdio.h>
+
 #include "jobs/job.h"
 #include "jobs/journal.h"
 #include "jobs/rundir.h"
@@ -14,12 +16,14 @@
 struct sp_resume {
     sp_rundir rundir;
     json_t *manifest;
-    char results_path[4096];
+    char results_path[4096], model_path[4096], input_path[4096];
     int lock_fd;
     bool is_complete;        /* all rows are done */
     bool wrote_none;         /* it never told of a result: its file may be missing */
     unsigned char *done;     /* bit i: the row of line i has a result */
     size_t done_lines;       /* [ceil(done_lines/8)] */
+    FILE *lines;             /* the results, for earlier answers; NULL until one is asked for */
+    uint64_t *line_at;       /* [done_lines] where each row's line begins; as lines */
     size_t n_done, n_errors; /* rows with a result, and those that are errors */
     uint64_t results_bytes;  /* whole lines of this job's results */
     char input_remedy[4400]; /* what to do about an input that is another one */
@@ -46,8 +50,9 @@ bool sp_resume_check_input(const sp_resume *resume, const char *path, sp_error *
 
 /* What the input must begin with. */
 const sp_input_mark *sp_resume_mark(const sp_resume *resume);
-int64_t sp_resume_now_s(const sp_resume *resume);     /* what templates saw as today */
-int64_t sp_resume_created_s(const sp_resume *resume); /* when it began */
+int64_t sp_resume_now_s(const sp_resume *resume);            /* what templates saw as today */
+int64_t sp_resume_created_s(const sp_resume *resume);        /* when it began */
+const char *sp_resume_content_hash(const sp_resume *resume); /* of its weights; NULL: it had not read them */
 bool sp_resume_is_done(const sp_resume *resume, size_t i_line);
 
 #endif

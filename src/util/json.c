@@ -61,6 +61,44 @@ json_t *sp_json_text(const char *text) {
     return value;
 }
 
+void sp_json_set_path(json_t *object, const char *key, const char *path) {
+    size_t n_bytes = strlen(path);
+    char escaped_key[64];
+    snprintf(escaped_key, sizeof escaped_key, "%s_escaped", key);
+    json_object_set_new(object, key, sp_json_text(path));
+    json_object_del(object, escaped_key);
+    if (sp_utf8_valid_bytes(path, n_bytes) == n_bytes) return;
+    sp_buf escaped = {0};
+    for (size_t i = 0; i < n_bytes; i++) {
+        unsigned char c = (unsigned char)path[i];
+        sp_buf_printf(&escaped, c < 0x20 || c >= 0x7f || c == '%' ? "%%%02X" : "%c", c);
+    }
+    SP_CHECK(!escaped.failed);
+    json_object_set_new(object, escaped_key, json_stringn(escaped.data, escaped.n_bytes));
+    sp_buf_deinit(&escaped);
+}
+
+static int hex_digit(char c) {
+    static const char digits[] = "0123456789ABCDEF";
+    const char *at = c ? strchr(digits, c) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+const char *sp_json_get_path(const json_t *object, const char *key, char *path, size_t room_bytes) {
+    char escaped_key[64];
+    snprintf(escaped_key, sizeof escaped_key, "%s_escaped", key);
+    const char *escaped = json_string_value(json_object_get(object, escaped_key));
+    const char *plain = json_string_value(json_object_get(object, key)), *at = escaped ? escaped : plain;
+    size_t n = 0;
+    for (; at && *at && n + 1 < room_bytes; n++) {
+        int high = escaped && *at == '%' ? hex_digit(at[1]) : -1, low = high >= 0 ? hex_digit(at[2]) : -1;
+        path[n] = low >= 0 ? (char)(high << 4 | low) : *at;
+        at += low >= 0 ? 3 : 1;
+    }
+    path[at && *at ? 0 : n] = '\0';
+    return path;
+}
+
 json_t *sp_json_load(const char *path, size_t max_bytes, sp_error *err) {
     json_t *value = NULL;
     sp_buf text = {0};

@@ -26,6 +26,12 @@ json_t *sp_json_load(const char *path, size_t max_bytes, sp_error *err) SP_MUST_
 /* A new string value of any bytes: what is not UTF-8 becomes U+FFFD. For paths and command lines. */
 json_t *sp_json_text(const char *text);
 
+/* A path as a member: as text for people under key, and where that is not all of it (bytes that are not UTF-8) with
+ * every byte under KEY_escaped: control characters, % and bytes from 0x80 on as %XX. */
+void sp_json_set_path(json_t *object, const char *key, const char *path);
+/* The path that sp_json_set_path put there; empty when there is none or it does not fit. Returns path. */
+const char *sp_json_get_path(const json_t *object, const char *key, char *path, size_t room_bytes);
+
 /* A value as it is quoted in a message: JSON on one line, printable, cut with "..."; "absent" for NULL. 8 <= out_bytes
  * <= 512. Returns out. */
 const char *sp_json_shown(const json_t *value, char *out, size_t out_bytes);

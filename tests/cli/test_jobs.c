@@ -157,6 +157,42 @@ static void test_elsewhere(void **state) {
     expect_same("$D/sample.want", "$D/sample.out");
 }
 
+/* "N of M as expected" counts the rows that were there before. */
+static void test_expected_of_all_rows(void **state) {
+    (void)state;
+    free(shell(0, "\"$SPILL\" run " MODEL " " MODEL "/sample.jsonl -o $D/score.want 2>$D/said;"
+                  "grep -o '[1-9][0-9]* of 48 as expected' $D/said >$D/score"));
+    free(shell(75, "stop $D/scored 5 " RUN "--rows 2 " MODEL " " MODEL "/sample.jsonl -o $D/scored"));
+    free(shell(0, "\"$SPILL\" resume 2>$D/said; cat $D/said; grep -qF \"$(cat $D/score)\" $D/said"));
+}
+
+/* Rows that are left and are errors need no weights; which weights the others had stays known. */
+static void test_only_errors_left(void **state) {
+    (void)state;
+    free(shell(3, "printf '%%s\\n' '{\"prompt\":\"a\",\"max_tokens\":2}' '{\"prompt\":1}' >$D/two.jsonl; " RUN MODEL
+                  " $D/two.jsonl -o $D/two"));
+    free(shell(0,
+               "grep -o '\"content_hash\": \"[0-9a-f]*\"' $D/runs/*/manifest.json | tail -n 1 >$D/hash; [ -s $D/hash ];"
+               "grep -v '\"response\":null' $D/two >$D/good; cat $D/good >$D/two"));
+    free(shell(3, RUN MODEL " $D/two.jsonl -o $D/two"));
+    free(shell(0,
+               "grep -o '\"content_hash\": \"[0-9a-f]*\"' $D/runs/*/manifest.json | tail -n 1 | cmp - $D/hash; [ $(wc "
+               "-l <$D/two) = 2 ]"));
+}
+
+/* Model, rows and results under names that are no UTF-8, relative ones too, and one with an escape in it. */
+static void test_any_path(void **state) {
+    (void)state;
+    free(shell(75,
+               "R=$PWD; mkdir $D/$(printf 'a\\377%%%%41'); cd $D/$(printf 'a\\377%%%%41'); mkdir $(printf 'm\\376'); "
+               "cp -r $R/" MODEL " m*; cp $D/rows.jsonl $(printf 'r\\200.jsonl'); stop $(printf 'o\\303') 12 " RUN
+               "--rows 3 m*/fields r*.jsonl -o $(printf 'o\\303')"));
+    expect(0, "/a%FF%2541/o%C3", "cat $(ls -d $D/runs/* | tail -n 1)/manifest.json");
+    expect(0, "): ", "\"$SPILL\" tail");
+    free(shell(3, "\"$SPILL\" resume --quiet; s=$?; cp $D/a*/o* $D/odd.out; exit $s"));
+    expect_same("$D/want", "$D/odd.out");
+}
+
 /* What a crash leaves behind whole lines goes, in results and journal; what is nobody's crash is refused. */
 static void test_torn_ends(void **state) {
     (void)state;
@@ -440,6 +476,9 @@ int main(void) {
         cmocka_unit_test(test_many_in_flight),
         cmocka_unit_test(test_standard_input),
         cmocka_unit_test(test_elsewhere),
+        cmocka_unit_test(test_expected_of_all_rows),
+        cmocka_unit_test(test_only_errors_left),
+        cmocka_unit_test(test_any_path),
         cmocka_unit_test(test_torn_ends),
         cmocka_unit_test(test_damaged_line),
         cmocka_unit_test(test_changes_are_refused),
