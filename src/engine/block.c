@@ -32,6 +32,8 @@ static void form_panels(sp_engine *e, sp_chunk *chunks, size_t n) {
     }
 }
 
+static_assert((int)SP_STREAM_TAKE <= (int)SP_LINEAR_JOBS, "what is taken together is multiplied together");
+
 /* y <- W x for the matrices `first`, first + 1, ... of one group, whose input is packed [n_tokens, k]. */
 static bool multiply(sp_engine *e, sp_weight first, const sink *sinks, size_t n_sinks, const void *packed,
                      size_t n_tokens, sp_error *err) {
@@ -40,7 +42,7 @@ static bool multiply(sp_engine *e, sp_weight first, const sink *sinks, size_t n_
     while (n_left > 0) {
         sp_chunk chunks[SP_STREAM_TAKE];
         sp_linear jobs[SP_STREAM_TAKE];
-        size_t n = sp_stream_take(e->stream, chunks, err);
+        size_t n = sp_stream_take(e->stream, n_tokens, chunks, err); /* about square: each operand is read as often */
         if (n == 0) return false;
         sp_content_see(e->content, chunks, n);
         form_panels(e, chunks, n);

@@ -200,7 +200,7 @@ static bool see_embed(sp_engine *e, sp_error *err) {
     size_t n_left = sp_content_is_whole(e->content) ? 0 : e->model->embed.n_rows;
     while (n_left > 0) {
         sp_chunk chunks[SP_STREAM_TAKE];
-        size_t n = sp_stream_take(e->stream, chunks, err);
+        size_t n = sp_stream_take(e->stream, 1, chunks, err);
         if (n == 0) return false;
         sp_content_see(e->content, chunks, n);
         for (size_t i = 0; i < n; i++) n_left -= chunks[i].n_rows;

@@ -201,13 +201,24 @@ static sp_chunk next_chunk(sp_stream *s) {
     return chunk_of(s, c->i_item++, w, pinned);
 }
 
-static size_t take_run(sp_stream *s, sp_chunk *chunks) {
+/* The chunk at the taking cursor is there, or is worth a wait: half of the slots go on being filled meanwhile. */
+static bool joins(sp_stream *s, bool is_wanted, size_t n_taken, bool *failed, sp_error *err) {
+    if (s->settled || has_landed(s, &s->taking)) return true;
+    if (!is_wanted || n_taken >= s->n_slots / 2 || !is_submitted(s, &s->taking)) return false;
+    *failed = !wait_for(s, ticket_at(s, &s->taking), false, err);
+    return !*failed;
+}
+
+static size_t take_run(sp_stream *s, size_t rows_wanted, sp_chunk *chunks, sp_error *err) {
     uint32_t group = s->schedule.extents[s->taking.i_item].group;
-    size_t n = 0;
-    do chunks[n++] = next_chunk(s);
-    while (n < SP_STREAM_TAKE && s->taking.i_item < s->end_item &&
-           s->schedule.extents[s->taking.i_item].group == group && (s->settled || has_landed(s, &s->taking)));
-    return n;
+    size_t n = 0, n_rows = 0;
+    bool failed = false;
+    do {
+        chunks[n] = next_chunk(s);
+        n_rows += chunks[n++].n_rows;
+    } while (n < SP_STREAM_TAKE && s->taking.i_item < s->end_item &&
+             s->schedule.extents[s->taking.i_item].group == group && joins(s, n_rows < rows_wanted, n, &failed, err));
+    return failed ? 0 : n;
 }
 
 size_t sp_stream_n_extents(const sp_stream *s) { return s->schedule.n_extents; }
@@ -221,10 +232,10 @@ void sp_stream_begin_pass(sp_stream *s, sp_stream_part part) {
     submit_chunks(s);
 }
 
-size_t sp_stream_take(sp_stream *s, sp_chunk chunks[SP_STREAM_TAKE], sp_error *err) {
+size_t sp_stream_take(sp_stream *s, size_t rows_wanted, sp_chunk chunks[SP_STREAM_TAKE], sp_error *err) {
     assert(s->taking.i_item < s->end_item && is_submitted(s, &s->taking));
     if (!s->settled && !wait_for(s, ticket_at(s, &s->taking), s->taking.i_item == 0, err)) return 0;
-    return take_run(s, chunks);
+    return take_run(s, rows_wanted, chunks, err);
 }
 
 void sp_stream_release(sp_stream *s) {
@@ -249,7 +260,7 @@ void *sp_stream_to_panels(sp_stream *s, sp_chunk *chunk) {
 static bool pass_over(sp_stream *s, sp_error *err) {
     while (s->taking.i_item < s->end_item) {
         sp_chunk chunks[SP_STREAM_TAKE];
-        if (sp_stream_take(s, chunks, err) == 0) return false;
+        if (sp_stream_take(s, 1, chunks, err) == 0) return false;
         sp_stream_release(s);
     }
     return true;

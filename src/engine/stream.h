@@ -68,7 +68,7 @@ typedef struct {
 sp_stream *sp_stream_open(const sp_model *model, const sp_stream_options *options, sp_error *err) SP_MUST_CHECK;
 void sp_stream_close(sp_stream *stream); /* NULL is fine */
 
-enum { SP_STREAM_TAKE = 8 };
+enum { SP_STREAM_TAKE = 32 };
 
 /* What a pass takes. */
 typedef enum {
@@ -82,10 +82,12 @@ size_t sp_stream_n_extents(const sp_stream *stream);
 /* Begins a pass. What it does not take is not read for it. */
 void sp_stream_begin_pass(sp_stream *stream, sp_stream_part part);
 
-/* The next chunks in order, at least one; more only if they have landed too and take the same input (q, k and v of a
- * layer; gate and up of a block), so that they can be one fork-join. Returns their number, 0 on failure. They stay
- * valid until released. */
-size_t sp_stream_take(sp_stream *stream, sp_chunk chunks[SP_STREAM_TAKE], sp_error *err) SP_MUST_CHECK;
+/* The next chunks in order, at least one; more only if they take the same input (q, k and v of a layer; gate and up of
+ * a block), so that they can be one fork-join. Waits until they hold rows_wanted rows, as far as the ring has slots for
+ * that; takes more than these if they have landed too. Returns their number, 0 on failure. They stay valid until
+ * released. */
+size_t sp_stream_take(sp_stream *stream, size_t rows_wanted, sp_chunk chunks[SP_STREAM_TAKE],
+                      sp_error *err) SP_MUST_CHECK;
 void sp_stream_release(sp_stream *stream); /* all that were taken */
 
 /* Lets the caller put a pinned chunk that it has taken into panel form (kernels/ops.h), in place and once: sets

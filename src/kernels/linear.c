@@ -11,7 +11,6 @@
 #include "util/size.h"
 
 enum {
-    MAX_JOBS = 16,
     TASKS_PER_THREAD = 8, /* of a large product: the last task's wait is then under an eighth of the whole */
     MAX_STRIP_ROWS = 256, /* more rows to a task gain nothing: a panel is smaller */
     SLENDER = 8,          /* tokens to a row; a row's weights come from memory, a token's column from a shared cache */
@@ -51,7 +50,7 @@ typedef struct {
     size_t n_jobs, n_tokens;
     const void *packed;
     size_t strip_rows, span_tokens, n_spans;
-    size_t first_strip[MAX_JOBS + 1]; /* of each job, in strips of all jobs */
+    size_t first_strip[SP_LINEAR_JOBS + 1]; /* of each job, in strips of all jobs */
 } linear_run;
 
 static void linear_task(void *ctx, size_t i_task, size_t i_thread) {
@@ -86,7 +85,7 @@ static void cut(linear_run *run, size_t n_threads) {
 }
 
 void sp_op_linear(sp_device *device, const sp_linear *jobs, size_t n_jobs, const void *packed, size_t n_tokens) {
-    assert(n_jobs <= MAX_JOBS);
+    assert(n_jobs <= SP_LINEAR_JOBS);
     if (n_tokens == 0) return;
     linear_run run = {.device = device, .jobs = jobs, .n_jobs = n_jobs, .n_tokens = n_tokens, .packed = packed};
     cut(&run, device->n_threads);

@@ -46,7 +46,9 @@ typedef struct {
     bool panels; /* w is in panel form */
 } sp_linear;
 
-/* Runs n_jobs products over the same packed activations [n_tokens, k] in one fork-join (q, k and v; gate and up). */
+/* Runs n_jobs products, SP_LINEAR_JOBS at most, over the same packed activations [n_tokens, k] in one fork-join (q, k
+ * and v; gate and up; chunks of them). */
+enum { SP_LINEAR_JOBS = 32 };
 void sp_op_linear(sp_device *device, const sp_linear *jobs, size_t n_jobs, const void *packed, size_t n_tokens);
 
 /* ---- everything else (kernels/vector.c) ---- */

@@ -67,7 +67,7 @@ static sp_hash hash_of(const rig *r, const sp_stream_options *options, const cha
         assert_false(sp_content_hash(content, &hash));
         for (sp_weight last = SP_WEIGHT_Q; part == SP_STREAM_ALL ? n_left > 0 : last != SP_WEIGHT_DOWN;) {
             sp_chunk chunks[SP_STREAM_TAKE];
-            size_t n = sp_stream_take(stream, chunks, &err);
+            size_t n = sp_stream_take(stream, 1, chunks, &err);
             assert_true(n > 0);
             sp_content_see(content, chunks, n);
             last = chunks[n - 1].weight;

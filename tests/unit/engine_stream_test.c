@@ -77,7 +77,7 @@ static bool run_part(const sp_model *model, sp_stream *stream, size_t ffn_block,
     sp_stream_begin_pass(stream, part);
     while (n_rows < n_wanted) {
         sp_chunk chunks[SP_STREAM_TAKE];
-        size_t n = sp_stream_take(stream, chunks, err);
+        size_t n = sp_stream_take(stream, n_rows % 300, chunks, err);
         if (n == 0) return false;
         for (size_t i = 0; i < n; i++) {
             const sp_chunk *c = &chunks[i];
@@ -96,6 +96,26 @@ static bool run_part(const sp_model *model, sp_stream *stream, size_t ffn_block,
 
 static bool run_pass(const sp_model *model, sp_stream *stream, size_t ffn_block, sp_error *err) {
     return run_part(model, stream, ffn_block, SP_STREAM_LOGITS, err);
+}
+
+/* A run is waited for: of chunks of a row each as many as are wanted, of one group, in half of the slots. */
+static void waits_for_wanted_rows(void **state) {
+    (void)state;
+    fixture f;
+    make(&f, false);
+    const sp_stream_options options = {
+        .chunk_bytes = 1, .ffn_block = 64, .n_slots = 24, .depth = 1, .n_embed_max = 1, .backend = SP_RING_THREADS};
+    sp_error err = {0};
+    sp_stream *stream = sp_stream_open(f.model, &options, &err);
+    assert_non_null(stream);
+    sp_chunk chunks[SP_STREAM_TAKE];
+    sp_stream_begin_pass(stream, SP_STREAM_LOGITS);
+    assert_true(sp_stream_take(stream, 9, chunks, &err) >= 9);
+    sp_stream_release(stream);
+    assert_true(sp_stream_take(stream, 1000, chunks, &err) >= 12);
+    sp_stream_release(stream);
+    sp_stream_close(stream);
+    discard(&f);
 }
 
 static void gives_every_byte(void **state) {
@@ -250,7 +270,7 @@ static void a_pass_may_end_early(void **state) {
             sp_chunk chunks[SP_STREAM_TAKE];
             sp_stream_begin_pass(stream, SP_STREAM_LOGITS);
             for (int i = 0; i < 5; i++) {
-                assert_true(sp_stream_take(stream, chunks, &err) > 0);
+                assert_true(sp_stream_take(stream, 1, chunks, &err) > 0);
                 sp_stream_release(stream);
             }
             assert_true(sp_stream_end_pass(stream, &err));
@@ -301,7 +321,7 @@ static bool turn_over(const sp_model *model, sp_stream *stream, bool is_first, s
     sp_stream_begin_pass(stream, SP_STREAM_LOGITS);
     for (size_t n_left = rows_of(model, SP_STREAM_LOGITS); n_left > 0; sp_stream_release(stream)) {
         sp_chunk chunks[SP_STREAM_TAKE];
-        size_t n = sp_stream_take(stream, chunks, err);
+        size_t n = sp_stream_take(stream, 1, chunks, err);
         if (n == 0) return false;
         for (size_t i = 0; i < n; i++) {
             sp_chunk *c = &chunks[i];
@@ -403,6 +423,7 @@ static void a_file_written_to_fails_the_pass(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_every_byte),
+        cmocka_unit_test(waits_for_wanted_rows),
         cmocka_unit_test(any_set_of_layers_is_pinned),
         cmocka_unit_test(what_a_pass_does_not_take_is_not_read),
         cmocka_unit_test(the_pinned_set_grows),
