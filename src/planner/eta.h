@@ -1,7 +1,7 @@
 /* The estimate of a run that is under way: what is left is simulated with the rates that its passes have shown. Starts
  * from what earlier runs showed, so it narrows as the run goes; follows a drive or processors that slow down within a
  * few passes. No I/O and no clock, so tests run it on invented machines. Not thread-safe; nothing is allocated after
- * sp_eta_new. */
+ * sp_eta_new but room for a greater forest. */
 #ifndef SPILL_PLANNER_ETA_H
 #define SPILL_PLANNER_ETA_H
 

@@ -247,6 +247,24 @@ static void test_rows_beyond_the_look_ahead(void **state) {
     free(rows);
 }
 
+/* A pipe that says nothing for a while is not waited for: the rows that are there go on to their ends. */
+static void test_a_silent_pipe_holds_nobody_up(void **state) {
+    (void)state;
+    program_run run = run_shell(
+        "D=$SPILL_HOME; { seq 1 260 | awk '{ printf \"{\\\"prompt\\\":\\\"%d\\\",\\\"max_tokens\\\":4}\\n\", $1 }';"
+        "i=0; until [ -e $D/seen ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done; echo '{\"prompt\":\"x\"}'; } |"
+        "\"$SPILL\" run --quiet " MODEL
+        " - -o $D/silent & p=$!; i=0;"
+        "until [ $(cat $D/silent 2>/dev/null | wc -l) -ge 260 ] || [ $i = 200 ]; do i=$((i+1)); sleep 0.1; done;"
+        "wc -l <$D/silent; touch $D/seen; wait $p; wc -l <$D/silent",
+        NULL);
+    assert_int_equal(run.status, 0);
+    char *second;
+    assert_int_equal(strtol(run.out, &second, 10), 260);
+    assert_int_equal(strtol(second, NULL, 10), 261);
+    program_run_free(&run);
+}
+
 /* Twenty megabytes of as many values as they can be: refused in a small part of the memory that the tree would take. */
 static void test_many_values(void **state) {
     (void)state;
@@ -418,6 +436,7 @@ int main(void) {
         cmocka_unit_test(test_too_long),
         cmocka_unit_test(test_stops),
         cmocka_unit_test(test_rows_beyond_the_look_ahead),
+        cmocka_unit_test(test_a_silent_pipe_holds_nobody_up),
         cmocka_unit_test(test_many_values),
         cmocka_unit_test(test_stopped_while_waiting),
         cmocka_unit_test(test_results_file_is_locked),
