@@ -70,6 +70,7 @@ typedef struct {
     uint64_t wait_ns;          /* of it, waiting for weights that had not landed */
     uint64_t boundary_wait_ns; /* of that, for rows of the embedding and the first matrix */
     uint64_t bytes_read;       /* from the drive during the pass */
+    bool was_spared;           /* a thread stood back for the reads: computing could have been faster */
     size_t n_tokens, n_logits;
 } sp_pass_stats;
 

@@ -12,6 +12,12 @@
 #include "util/arena.h"
 
 /* A row in flight. */
+/* What the last pass took, to judge the next one by. All 0: there was none. */
+typedef struct {
+    size_t n_tokens;
+    double seconds, spared_compute_s; /* of them not waiting for weights, with all threads but one */
+} sp_last_pass;
+
 typedef struct {
     bool open;
     size_t n_tokens;     /* in the cache */
@@ -54,6 +60,7 @@ typedef struct {
 struct sp_engine {
     const sp_model *model;
     const sp_plan *plan;
+    sp_last_pass last;
     sp_device *device;
     sp_arena arena;
     sp_params params;

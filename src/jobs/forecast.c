@@ -265,7 +265,8 @@ void sp_forecast_pass(sp_forecast *f, const sp_batch_pass *pass) {
                               .seconds = (double)(now_ns - f->last_pass_ns) * 1e-9,
                               .wait_seconds = (double)pass->pass.wait_ns * 1e-9,
                               .bytes_read = (double)pass->pass.bytes_read,
-                              .is_first = pass->i_pass == 1};
+                              .is_first = pass->i_pass == 1,
+                              .was_spared = pass->pass.was_spared};
     f->last_pass_ns = now_ns;
     f->n_bytes += pass->pass.bytes_read;
     sp_eta_add_pass(f->eta, &seen);

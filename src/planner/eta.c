@@ -69,7 +69,8 @@ void sp_eta_add_pass(sp_eta *eta, const sp_eta_pass *pass) {
     eta->n_passes++;
     sp_pass_load load = pass->load;
     load.panel_share = sp_sim_panel_share(&eta->job, pass->bytes_read);
-    if (pass->is_first) return; /* pages are touched for the first time, weights come from elsewhere */
+    if (pass->is_first || pass->was_spared)
+        return; /* pages are touched for the first time, weights come from elsewhere */
     double compute_s = fmax(pass->seconds - pass->wait_seconds, 1e-9);
     sp_cost cost = eta->cost;
     sp_cost_correct(&cost, &eta->observed.passes);

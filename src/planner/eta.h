@@ -21,7 +21,8 @@ typedef struct {
     sp_pass_load load;
     double seconds, wait_seconds; /* of them, waiting for the drive */
     double bytes_read;
-    bool is_first; /* loads weights */
+    bool is_first;   /* loads weights */
+    bool was_spared; /* with a thread less than the machine has: says nothing of how fast that computes */
 } sp_eta_pass;
 
 /* plan is copied, observed may be NULL; rows_max rows are given to sp_eta_left at most. */

@@ -35,6 +35,7 @@ struct sp_pool {
     _Alignas(CACHE_LINE) _Atomic uint64_t ticket; /* run number << 32 | next task */
     _Alignas(CACHE_LINE) _Atomic uint32_t run;    /* futex of the workers: run number, moves when a run starts */
     _Atomic uint32_t n_sleeping;
+    _Atomic uint32_t n_active;                    /* threads that runs use; futex of the workers that they do not */
     _Alignas(CACHE_LINE) _Atomic uint32_t n_done; /* tasks finished in this run; futex of the caller */
     _Atomic uint32_t caller_sleeps;
     _Atomic(sp_task_fn *) fn; /* atomic only because a late worker may look while the next run is being set up */
@@ -98,6 +99,7 @@ static void *worker_main(void *argument) {
     sp_fpenv_enter();
     uint32_t seen = 0;
     for (;;) {
+        for (uint32_t n; self->i_thread >= (n = atomic_load(&pool->n_active));) futex_wait(&pool->n_active, n);
         while (!spin_while_equal(&pool->run, seen)) {
             atomic_fetch_add(&pool->n_sleeping, 1);
             if (atomic_load(&pool->run) == seen) futex_wait(&pool->run, seen);
@@ -105,7 +107,7 @@ static void *worker_main(void *argument) {
         }
         seen = atomic_load(&pool->run);
         if (atomic_load(&pool->stop)) return NULL;
-        work(pool, seen, self->i_thread);
+        if (self->i_thread < atomic_load(&pool->n_active)) work(pool, seen, self->i_thread);
     }
 }
 
@@ -118,7 +120,7 @@ void sp_pool_run(sp_pool *pool, size_t n_tasks, sp_task_fn *fn, void *ctx) {
     if (n_tasks == 0) return;
     SP_CHECK(n_tasks < UINT32_MAX);
     sp_fpenv env = sp_fpenv_enter();
-    if (pool->n_threads == 1 || n_tasks == 1) {
+    if (atomic_load_explicit(&pool->n_active, memory_order_relaxed) == 1 || n_tasks == 1) {
         for (size_t i = 0; i < n_tasks; i++) fn(ctx, i, 0);
         sp_fpenv_leave(env);
         return;
@@ -161,6 +163,7 @@ sp_pool *sp_pool_new(size_t n_threads, sp_error *err) {
     SP_CHECK(pool != NULL);
     memset(pool, 0, sizeof *pool);
     pool->n_threads = 1;
+    atomic_store(&pool->n_active, (uint32_t)n_threads); /* before there is anybody to look */
     pool->workers = calloc(n_threads, sizeof *pool->workers);
     SP_CHECK(pool->workers != NULL);
     for (size_t i = 1; i < n_threads; i++) {
@@ -182,10 +185,16 @@ sp_pool *sp_pool_new(size_t n_threads, sp_error *err) {
 void sp_pool_free(sp_pool *pool) {
     if (!pool) return;
     atomic_store(&pool->stop, true);
+    sp_pool_set_active(pool, 0);
     start_run(pool, atomic_load(&pool->run) + 1);
     for (size_t i = 1; i < pool->n_threads; i++) pthread_join(pool->workers[i - 1].handle, NULL);
     free(pool->workers);
     free(pool);
+}
+
+void sp_pool_set_active(sp_pool *pool, size_t n_threads) {
+    if (n_threads == 0 || n_threads > pool->n_threads) n_threads = pool->n_threads;
+    if (atomic_exchange(&pool->n_active, (uint32_t)n_threads) != n_threads) futex_wake(&pool->n_active, MAX_THREADS);
 }
 
 size_t sp_pool_n_threads(const sp_pool *pool) { return pool->n_threads; }

@@ -22,6 +22,9 @@ typedef void sp_task_fn(void *ctx, size_t i_task, size_t i_thread); /* i_thread 
 sp_pool *sp_pool_new(size_t n_threads, sp_error *err) SP_MUST_CHECK;
 void sp_pool_free(sp_pool *pool); /* NULL is fine */
 size_t sp_pool_n_threads(const sp_pool *pool);
+/* Between runs: the runs to come use so many threads, the caller's among them; 0, or more than there are: all. The
+ * others sleep, and their processors are free for other work. */
+void sp_pool_set_active(sp_pool *pool, size_t n_threads);
 /* n_tasks < 2^32 - 1. */
 void sp_pool_run(sp_pool *pool, size_t n_tasks, sp_task_fn *fn, void *ctx);
 

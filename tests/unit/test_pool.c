@@ -50,6 +50,25 @@ static void test_every_task_once(void **state) {
     }
 }
 
+/* Threads that stand back take no task, and do again when they are called. */
+static void test_threads_stand_back(void **state) {
+    (void)state;
+    sp_error err = {0};
+    sp_pool *pool = sp_pool_new(4, &err);
+    assert_non_null(pool);
+    for (size_t round = 0; round < 2000; round++) {
+        size_t n_active = round % 6;
+        sp_pool_set_active(pool, n_active);
+        if (round % 100 == 99) usleep(200);
+        work w = {.n_threads = n_active == 0 || n_active > 4 ? 4 : n_active};
+        sp_pool_run(pool, MAX_TASKS, task, &w);
+        for (size_t i = 0; i < MAX_TASKS; i++) assert_int_equal(w.n_runs[i], 1);
+        assert_false(w.bad_thread);
+    }
+    sp_pool_set_active(pool, 1);
+    sp_pool_free(pool);
+}
+
 static void test_environment_is_the_callers_again(void **state) {
     (void)state;
     sp_error err = {0};
@@ -71,6 +90,7 @@ static void test_refusal(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_task_once),
+        cmocka_unit_test(test_threads_stand_back),
         cmocka_unit_test(test_environment_is_the_callers_again),
         cmocka_unit_test(test_refusal),
     };
