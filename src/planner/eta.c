@@ -6,8 +6,10 @@
 #include "util/size.h"
 
 /* RECENT: weight of the latest pass in what rates are now. WAITS: from this share of a pass on it was the drive that
- * limited it. DOUBT: shrinks with the passes seen, from what a plan doubts to the noise of a machine. */
-static const double recent = 0.35, waits = 0.1, doubt_first = 0.25, doubt_least = 0.04, doubt_passes = 12;
+ * limited it; of a pass that computed for longer, bytes / time would say too little of the drive. DOUBT: shrinks with
+ * the passes seen, from what a plan doubts to the noise of a machine. */
+static const double recent = 0.35, waits = 0.5, first_least = 0.5, doubt_first = 0.25, doubt_least = 0.04,
+                    doubt_passes = 12;
 enum { LEFT_ROWS = 320 }; /* three simulations of them take a millisecond */
 
 struct sp_eta {
@@ -55,6 +57,7 @@ static void see_drive(sp_eta *eta, const sp_eta_pass *pass) {
     if (eta->plan.placement != SP_PLACE_STREAM || pass->bytes_read <= 0) return;
     double bps = pass->bytes_read / pass->seconds;
     bool limits = pass->wait_seconds >= waits * pass->seconds;
+    if (pass->is_first && bps > first_least * eta->job.read_bps) limits = false; /* it hashed, and pages were new */
     if (limits) {
         eta->disk_bps = eta->disk_bps > 0 ? exp((1 - recent) * log(eta->disk_bps) + recent * log(bps)) : bps;
         eta->disk_bytes += pass->bytes_read;

@@ -26,7 +26,7 @@ static const size_t pass_tokens_tried[N_PASS_TOKENS] = {512, 1024, 2048, 256, 12
 
 /* What a choice is made with where nothing was measured: a machine of today, per processor, and its drive. */
 static const double assumed_flops[SP_RATE_POINTS] = {1e10, 4e10, 6e10, 8e10, 8e10};
-static const double assumed_disk_bps = 2e9, assumed_cached_bps = 3e9;
+static const double assumed_disk_bps = 2e9, assumed_cached_bps = 3e9, assumed_touch_bps = 3e9;
 /* By how much rates may be wrong when the model has run here before, and when it has not. */
 static const double doubt_seen = 0.2, doubt_unseen = 0.35;
 
@@ -86,12 +86,13 @@ sp_sim_job sp_plan_sim_job(const sp_model *model, const sp_machine *machine, con
     return job;
 }
 
-/* Weights that stay come out of the page cache, as far as an earlier run has left them there. */
+/* Weights that stay come out of the page cache, where an earlier run has left them or the drive puts them now; then
+ * their memory is touched, hashed and put in panel form: assumed_touch_bps. */
 static double load_seconds(const search *s, const sp_plan *plan) {
     double disk_bps = s->machine->disk_bps > 0 ? s->machine->disk_bps : assumed_disk_bps;
     double cached_bps = s->machine->cached_bps > 0 ? s->machine->cached_bps : assumed_cached_bps;
     double share = s->request->cached_share;
-    return (double)plan->weight_bytes * (share / cached_bps + (1 - share) / disk_bps);
+    return (double)plan->weight_bytes * (1 / cached_bps + (1 - share) / disk_bps + 1 / assumed_touch_bps);
 }
 
 /* ---- rows ---- */

@@ -163,7 +163,10 @@ static double pass_seconds(state *st) {
     double left_out_bytes = st->load.n_logits == 0 ? st->job->logits_bytes : 0;
     double read_bytes = st->streamed_bytes > left_out_bytes ? st->streamed_bytes - left_out_bytes : 0;
     double read_s = st->job->read_bps > 0 ? read_bytes / st->job->read_bps : 0;
-    if (st->result.n_passes == 0 && st->job->first_read_s > 0) read_s = st->job->first_read_s;
+    if (st->result.n_passes == 0 && st->job->first_read_s > 0) {
+        if (st->job->streamed_bytes <= 0) return sp_cost_pass_seconds(st->cost, &st->load, 0) + st->job->first_read_s;
+        read_s = st->job->first_read_s;
+    }
     return sp_cost_pass_seconds(st->cost, &st->load, read_s);
 }
 

@@ -33,7 +33,8 @@ typedef struct {
     double page_bytes;                  /* of KV; with the three below: pages that are no longer needed pin layers */
     size_t n_unpinned_layers;
     double read_bps;     /* of the drives, 0: nothing is read */
-    double first_read_s; /* the drive's part of the first pass, in which all weights are read; 0: as of any other */
+    double first_read_s; /* the drive's part of the first pass, in which all weights are read; 0: as of any other. Where
+                          nothing streams it is work of the cores, and nothing hides it */
 } sp_sim_job;
 
 typedef struct {
