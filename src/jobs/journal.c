@@ -29,6 +29,7 @@ struct sp_journal {
     sp_writer *results;
     flight *flights; /* [n_flights] */
     size_t n_flights, room_flights;
+    sp_journal_state *earlier; /* tokens of rows that were not in flight again yet; or NULL */
     sp_input_mark mark;
     sp_buf pending; /* records not written yet */
     uint64_t n_bytes, compact_at_bytes;
@@ -81,6 +82,14 @@ static void add_tokens(sp_journal *journal, const sp_row *row, size_t from) {
     SP_CHECK(!payload.failed);
     add_record(&journal->pending, SP_JOURNAL_TOKENS, payload.data, payload.n_bytes);
     sp_buf_deinit(&payload);
+}
+
+/* What an earlier run noted of rows that wait. */
+static void add_earlier(sp_journal *journal) {
+    const void *payload;
+    size_t n_bytes;
+    for (size_t i = 0; journal->earlier && sp_journal_next(journal->earlier, &i, &payload, &n_bytes);)
+        add_record(&journal->pending, SP_JOURNAL_TOKENS, payload, n_bytes);
 }
 
 /* ---- writing ---- */
@@ -145,6 +154,7 @@ static bool compact(sp_journal *journal, sp_error *err) {
     if (journal->mark.n_bytes) add_mark(journal);
     for (size_t i = 0; i < journal->n_flights; i++)
         if (journal->flights[i].n_noted > 0) add_tokens(journal, journal->flights[i].row, 0);
+    add_earlier(journal);
     int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
     bool good = fd >= 0 && write_all(fd, journal->pending.data, journal->pending.n_bytes) && fdatasync(fd) == 0 &&
                 rename(part, journal->path) == 0;
@@ -164,7 +174,7 @@ static bool compact(sp_journal *journal, sp_error *err) {
 
 /* ---- the job's side ---- */
 
-sp_journal *sp_journal_open(const sp_rundir *rundir, const sp_journal_state *state, sp_writer *results) {
+sp_journal *sp_journal_open(const sp_rundir *rundir, sp_journal_state *state, sp_writer *results) {
     sp_journal *journal = calloc(1, sizeof *journal);
     SP_CHECK(journal != NULL);
     journal->fd = -1;
@@ -172,6 +182,7 @@ sp_journal *sp_journal_open(const sp_rundir *rundir, const sp_journal_state *sta
     snprintf(journal->path, sizeof journal->path, "%s/%s", rundir->path, SP_JOURNAL_NAME);
     memcpy(journal->run_id, rundir->id, sizeof journal->run_id);
     journal->written_ns = journal->synced_ns = sp_clock_ns();
+    journal->earlier = state;
     if (state) {
         journal->mark = *sp_journal_mark(state);
         journal->n_bytes = sp_journal_good_bytes(state);
@@ -188,6 +199,7 @@ void sp_journal_enter(sp_journal *journal, const sp_row *row) {
         SP_CHECK(journal->flights != NULL);
     }
     journal->flights[journal->n_flights++] = (flight){row, row->n_new}; /* a restored row's tokens are there already */
+    if (journal->earlier) sp_journal_forget(journal->earlier, row->request.i_line);
 }
 
 void sp_journal_kept(const sp_journal *journal, size_t *n_rows, size_t *n_tokens) {
@@ -241,6 +253,7 @@ bool sp_journal_sync(sp_journal *journal, bool force, sp_error *err) {
 
 bool sp_journal_finish(sp_journal *journal, sp_error *err) {
     sp_journal_land(journal);
+    journal->earlier = NULL;
     return compact(journal, err);
 }
 

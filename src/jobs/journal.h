@@ -27,12 +27,14 @@ bool sp_journal_has_tokens(const sp_journal_state *state);           /* of any r
 /* Gives a new row the tokens that it had, all but the last: so whatever ends it happens again, in the pass to come. */
 bool sp_journal_restore(const sp_journal_state *state, sp_row *row, const sp_stop_ids *stops,
                         sp_error *err) SP_MUST_CHECK;
+/* The row's tokens are of no use any more: it has its result. */
+void sp_journal_forget(sp_journal_state *state, uint64_t i_line);
 void sp_journal_state_free(sp_journal_state *state);
 
-/* For appending: a new one, or behind what `state` (may be NULL) found good. Nothing is touched before the first write.
- * results is borrowed. Never NULL. */
-sp_journal *sp_journal_open(const sp_rundir *rundir, const sp_journal_state *state, sp_writer *results);
-void sp_journal_enter(sp_journal *journal, const sp_row *row); /* a row is in flight (borrowed) */
+/* For appending: a new one, or behind what `state` (may be NULL) found good; what that has of rows that do not come
+ * into flight is kept. Nothing is touched before the first write. state and results are borrowed. Never NULL. */
+sp_journal *sp_journal_open(const sp_rundir *rundir, sp_journal_state *state, sp_writer *results);
+void sp_journal_enter(sp_journal *journal, const sp_row *row); /* a row is in flight (borrowed), its tokens restored */
 void sp_journal_leave(sp_journal *journal, const sp_row *row); /* and no more: its result is written */
 /* Rows in flight, and of their tokens those that are noted. */
 void sp_journal_kept(const sp_journal *journal, size_t *n_rows, size_t *n_tokens);

@@ -34,5 +34,7 @@ _Static_assert(sizeof(sp_journal_tokens_record) == 24, "on disk");
 uint32_t sp_journal_check(const sp_journal_head *head, const void *payload);
 /* Where the last good record ends. */
 uint64_t sp_journal_good_bytes(const sp_journal_state *state);
+/* The next record of tokens, from number *i on, of a row that is not forgotten; payload is borrowed. False: none. */
+bool sp_journal_next(const sp_journal_state *state, size_t *i, const void **payload, size_t *n_bytes);
 
 #endif

@@ -15,6 +15,7 @@ typedef struct {
     uint64_t i_line;
     size_t at; /* of the payload */
     size_t n_bytes;
+    bool is_forgotten;
 } tokens_ref;
 
 struct sp_journal_state {
@@ -58,7 +59,7 @@ static bool take_record(sp_journal_state *state, const sp_journal_head *head, si
     if (head->kind != SP_JOURNAL_TOKENS || head->n_bytes < sizeof(sp_journal_tokens_record)) return false;
     sp_journal_tokens_record record;
     memcpy(&record, payload, sizeof record);
-    add_ref(state, &(tokens_ref){record.i_line, at, head->n_bytes});
+    add_ref(state, &(tokens_ref){.i_line = record.i_line, .at = at, .n_bytes = head->n_bytes});
     return true;
 }
 
@@ -140,7 +141,8 @@ static size_t read_samples(const char *payload, size_t n_bytes, sp_sample *sampl
     return n;
 }
 
-static const tokens_ref *first_ref(const sp_journal_state *state, uint64_t i_line) {
+/* The number of the row's first record, or of where it would be. */
+static size_t first_ref(const sp_journal_state *state, uint64_t i_line) {
     size_t low = 0, high = state->n_refs;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -149,19 +151,34 @@ static const tokens_ref *first_ref(const sp_journal_state *state, uint64_t i_lin
         else
             high = middle;
     }
-    return state->refs + low;
+    return low;
+}
+
+void sp_journal_forget(sp_journal_state *state, uint64_t i_line) {
+    for (size_t i = first_ref(state, i_line); i < state->n_refs && state->refs[i].i_line == i_line; i++)
+        state->refs[i].is_forgotten = true;
+}
+
+bool sp_journal_next(const sp_journal_state *state, size_t *i, const void **payload, size_t *n_bytes) {
+    while (*i < state->n_refs && state->refs[*i].is_forgotten) *i += 1;
+    if (*i == state->n_refs) return false;
+    const tokens_ref *ref = &state->refs[(*i)++];
+    *payload = state->file.data + ref->at;
+    *n_bytes = ref->n_bytes;
+    return true;
 }
 
 bool sp_journal_restore(const sp_journal_state *state, sp_row *row, const sp_stop_ids *stops, sp_error *err) {
-    const tokens_ref *ref = first_ref(state, row->request.i_line), *end = state->refs + state->n_refs;
     sp_sample *samples = NULL;
     size_t n = 0, room = 0;
-    for (; ref < end && ref->i_line == row->request.i_line; ref++) {
+    for (size_t i = first_ref(state, row->request.i_line); i < state->n_refs; i++) {
+        const tokens_ref *ref = &state->refs[i];
+        if (ref->i_line != row->request.i_line) break;
         sp_journal_tokens_record record;
         const char *payload = state->file.data + ref->at;
         memcpy(&record, payload, sizeof record);
-        if (record.from > n || record.n > ref->n_bytes || (record.has_logprobs != 0) != row->sampling.logprobs)
-            continue;
+        bool is_whole = record.n > 0 && record.n <= ref->n_bytes;
+        if (record.from > n || !is_whole || (record.has_logprobs != 0) != row->sampling.logprobs) continue;
         if (record.from + (size_t)record.n > room) {
             room = 2 * (record.from + (size_t)record.n);
             samples = realloc(samples, room * sizeof *samples);

@@ -103,6 +103,7 @@ static bool read_lines(sp_resume *resume, FILE *file, sp_error *err) {
             break;
         }
         set_done(resume, i_line);
+        sp_journal_forget(resume->journal, i_line);
         resume->n_done++;
         resume->n_errors += is_error_line(custom_id);
         resume->results_bytes += (size_t)got;

@@ -211,12 +211,51 @@ static void test_size_is_bounded(void **state) {
     sp_row_free(row);
 }
 
+/* A run that goes on writes the journal anew while rows of the earlier one still wait: what it had of them stays, and
+ * goes when their results are there. */
+static void test_rows_that_wait_are_kept(void **state) {
+    (void)state;
+    enum { MANY = 120000 }; /* 40 bytes each: past the 4 MB */
+    sp_error err = {0};
+    sp_writer results = {.fd = -1};
+    write_journal();
+    sp_journal_state *earlier = sp_journal_read(&rundir, &err);
+    assert_non_null(earlier);
+    sp_journal_forget(earlier, 3);
+    sp_journal *journal = sp_journal_open(&rundir, earlier, &results);
+    sp_row *first = new_row(0), *row = new_row(0);
+    push(first, 0, 1);
+    sp_journal_enter(journal, first);
+    sp_journal_leave(journal, first);
+    row->request.i_line = 1000;
+    row->tokens = calloc(1, sizeof *row->tokens);
+    for (size_t i = 0; i < MANY; i++) {
+        row->n_new = 0;
+        sp_journal_enter(journal, row);
+        row->n_new = 1;
+        assert_true(sp_journal_tokens(journal, true, &err));
+        sp_journal_leave(journal, row);
+    }
+    sp_journal_close(journal);
+    assert_true(file_bytes() < 4000000);
+    sp_journal_state *found = sp_journal_read(&rundir, &err);
+    assert_non_null(found);
+    assert_int_equal(restored(found, 0), 0);
+    assert_int_equal(restored(found, 1), N_TOKENS - 1);
+    assert_int_equal(restored(found, 2), 0);
+    sp_journal_state_free(found);
+    sp_journal_state_free(earlier);
+    sp_row_free(first);
+    sp_row_free(row);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_comes_back),
         cmocka_unit_test(test_torn_and_damaged),
         cmocka_unit_test(test_another_run),
         cmocka_unit_test(test_size_is_bounded),
+        cmocka_unit_test(test_rows_that_wait_are_kept),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
