@@ -15,7 +15,7 @@
 
 /* An earlier run that is to go on; sp_job_run finds the one that output_path belongs to by itself. */
 typedef struct sp_resume sp_resume;
-/* By its id, or the newest unfinished one (id NULL). Takes the job's lock. home as in the options. */
+/* By its id, or the newest unfinished one that can go on (id NULL). Takes the job's lock. home as in the options. */
 sp_resume *sp_resume_by_id(const char *home, const char *id, sp_error *err) SP_MUST_CHECK;
 void sp_resume_close(sp_resume *resume); /* NULL is fine */
 

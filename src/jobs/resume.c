@@ -99,16 +99,15 @@ static sp_resume *load(const sp_rundir *rundir, sp_error *err) {
 
 /* ---- finding it ---- */
 
-static bool is_unfinished(const char *home, const char *id) {
-    sp_rundir rundir;
-    sp_error ignored = {0};
-    json_t *manifest = sp_rundir_open(&rundir, home, id, &ignored) ? sp_rundir_load_manifest(&rundir, &ignored) : NULL;
-    bool is = manifest && strcmp(text_of(manifest, NULL, "state"), "done") != 0;
-    json_decref(manifest);
-    return is;
+/* Whether a job's results went to a pipe or a device: they are their reader's. */
+static bool has_no_file(const json_t *manifest) {
+    char path[4096];
+    struct stat st;
+    sp_json_get_path(manifest, "results", path, sizeof path);
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode);
 }
 
-/* The newest job that is not done and that nobody runs; one that runs if there is no other. */
+/* The newest job that is not done and can go on; if there is none, one that runs or whose results went to no file. */
 static bool newest_unfinished(const char *home, sp_rundir *rundir, sp_error *err) {
     char **ids;
     size_t n;
@@ -117,12 +116,15 @@ static bool newest_unfinished(const char *home, sp_rundir *rundir, sp_error *err
     for (size_t i = 0; i < n; i++) {
         sp_rundir here;
         sp_error ignored = {0};
-        if (!is_unfinished(home, ids[i]) || !sp_rundir_open(&here, home, ids[i], &ignored)) continue;
-        bool is_running = sp_rundir_is_running(&here);
-        if (found && is_running) continue;
+        json_t *manifest =
+            sp_rundir_open(&here, home, ids[i], &ignored) ? sp_rundir_load_manifest(&here, &ignored) : NULL;
+        bool is_unfinished = manifest && strcmp(text_of(manifest, NULL, "state"), "done") != 0;
+        bool can_go_on = is_unfinished && !has_no_file(manifest) && !sp_rundir_is_running(&here);
+        json_decref(manifest);
+        if (!is_unfinished || (found && !can_go_on)) continue;
         *rundir = here;
         found = true;
-        if (!is_running) break;
+        if (can_go_on) break;
     }
     sp_rundir_list_free(ids, n);
     return found || sp_fail(err, SP_ERR_USAGE, "no unfinished job found; spill runs lists all, spill run begins one");
