@@ -59,6 +59,7 @@ typedef struct {
     sp_journal *journal;
     sp_progress_file progress_file;
     uint64_t noted_bytes;      /* of the input, in the journal */
+    bool noted_dry;            /* and that there are no more */
     size_t done_prompt_tokens; /* of rows that have ended */
     sp_buf line;
     bool has_begun, is_recorded; /* writing has; there is a manifest */
@@ -100,10 +101,11 @@ static bool write_manifest(job *j, const char *state, const sp_error *failure, s
 
 /* What is written from now on depends on the input as far as it is read. */
 static bool note_input(job *j, sp_error *err) {
-    if (sp_input_bytes_read(j->intake.input) == j->noted_bytes) return true;
+    if (sp_input_bytes_read(j->intake.input) == j->noted_bytes && j->intake.is_dry == j->noted_dry) return true;
     sp_input_mark mark;
     sp_input_mark_get(j->intake.input, &mark);
     j->noted_bytes = mark.n_bytes;
+    j->noted_dry = j->intake.is_dry;
     return sp_journal_input(j->journal, &mark, err);
 }
 
@@ -136,7 +138,7 @@ static bool begin_writing(job *j, sp_error *err) {
 /* Everything so far is on the drive, now (force) or within a second; in-flight rows with the tokens they have. */
 static bool checkpoint(job *j, bool force) {
     sp_error *err = &j->late_err;
-    return sp_journal_tokens(j->journal, force, err) && sp_journal_sync(j->journal, force, err);
+    return note_input(j, err) && sp_journal_tokens(j->journal, force, err) && sp_journal_sync(j->journal, force, err);
 }
 
 /* ---- results ---- */
@@ -581,7 +583,7 @@ static bool finish(job *j, bool good, sp_error *err) {
         result->run_id[0] = '\0'; /* there is no going on with them */
     }
     bool is_done = good && !result->stopped;
-    bool kept = sp_journal_sync(j->journal, true, &end_err) &&
+    bool kept = note_input(j, &end_err) && sp_journal_sync(j->journal, true, &end_err) &&
                 write_manifest(j,
                                is_done ? "done"
                                : good  ? "stopped"

@@ -113,6 +113,20 @@ static void test_stop_and_go_on(void **state) {
     expect_same("$D/want", "$D/out");
 }
 
+/* Tokens are kept of a row that was read after the last result was written: its line must be the same, too. Line 260
+ * is the first that the input's second 128 KB are read for, and joins at once. */
+static void test_a_row_read_last(void **state) {
+    (void)state;
+    free(shell(75,
+               "seq 1 270 | awk '{ n = $1 == 260 ? 900 : 1; printf \"%%-488s,\\\"prompt\\\":\\\"%%03d\\\"}\\n\","
+               "\"{\\\"temperature\\\":9,\\\"min_tokens\\\":\" n \",\\\"max_tokens\\\":\" n, $1 }' >$D/wide.jsonl;"
+               "stop $D/wide 3 " RUN "--rows 1 --placement stream " MODEL " $D/wide.jsonl -o $D/wide"));
+    expect(2, "changed, it",
+           "[ $(wc -l <$D/wide) = 4 ] || exit 9; sed -i '260s/\"260\"/\"261\"/' $D/wide.jsonl; " RUN "--rows 1 " MODEL
+           " $D/wide.jsonl -o $D/wide");
+    free(shell(0, "rm -rf $D/runs/$(ls $D/runs | tail -n 1)"));
+}
+
 /* More rows in flight than are read ahead, all of which come back. */
 static void test_many_in_flight(void **state) {
     (void)state;
@@ -284,6 +298,11 @@ static void test_changes_are_refused(void **state) {
     expect_same("$D/want", "$D/kept");
     expect(2, "--seed", RUN "--seed 4 $D/fields $D/rows.jsonl -o $D/kept");
     expect(2, "is not the", "echo >>$D/rows.jsonl; " RUN "$D/fields $D/rows.jsonl -o $D/kept");
+    /* an end that was found after the first rows were done */
+    free(shell(0, "yes '{\"prompt\":\"x\",\"max_tokens\":1}' | head -n 300 >$D/more.jsonl; " RUN MODEL
+                  " $D/more.jsonl -o $D/more"));
+    expect(0, "complete already", "\"$SPILL\" run " MODEL " $D/more.jsonl -o $D/more");
+    expect(2, "is not the", "head -n 1 $D/more.jsonl >>$D/more.jsonl; " RUN MODEL " $D/more.jsonl -o $D/more");
     write_rows();
 }
 
@@ -480,6 +499,7 @@ int main(void) {
         cmocka_unit_test(test_stop_and_go_on),
         cmocka_unit_test(test_own_results),
         cmocka_unit_test(test_many_in_flight),
+        cmocka_unit_test(test_a_row_read_last),
         cmocka_unit_test(test_standard_input),
         cmocka_unit_test(test_elsewhere),
         cmocka_unit_test(test_expected_of_all_rows),
