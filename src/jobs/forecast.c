@@ -46,12 +46,16 @@ static size_t n_looked_at(const sp_intake *intake) { return sp_min_size(intake->
 
 static bool is_file(const char *path, struct stat *st) { return stat(path, st) == 0 && S_ISREG(st->st_mode); }
 
-/* Rows that nobody has read yet: as long, on average, as those before them. */
+/* Rows that nobody has read yet: of a file, as long, on average, as those before them; of a pipe, what the look-ahead
+ * has room for. */
 static size_t rows_unread(const sp_forecast *f, const sp_intake *intake) {
     struct stat st;
-    if (intake->is_dry || intake->n_lines == 0 || !is_file(f->setup.input_path, &st)) return 0;
-    double n_read = (double)sp_input_file_bytes_read(intake->input), n_left = (double)st.st_size - n_read;
-    size_t n_lines = n_read > 0 && n_left > 0 ? (size_t)((double)intake->n_lines * n_left / n_read + 0.5) : 0;
+    if (intake->is_dry || intake->n_lines == 0) return 0;
+    size_t n_lines = SP_LOOK_AHEAD_ROWS - n_looked_at(intake);
+    if (is_file(f->setup.input_path, &st)) {
+        double n_read = (double)sp_input_file_bytes_read(intake->input), n_left = (double)st.st_size - n_read;
+        n_lines = n_read > 0 && n_left > 0 ? (size_t)((double)intake->n_lines * n_left / n_read + 0.5) : 0;
+    }
     if (f->setup.limit == 0) return n_lines;
     return sp_min_size(n_lines, f->setup.limit > intake->n_lines ? f->setup.limit - intake->n_lines : 0);
 }

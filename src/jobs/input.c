@@ -240,11 +240,11 @@ int sp_input_next(sp_input *input, sp_line *line, sp_error *err) {
     }
 }
 
-bool sp_input_is_ready(const sp_input *input) {
+bool sp_input_is_ready(const sp_input *input, int wait_ms) {
     if (input->is_regular || input->fd < 0 || input->at_end) return true;
     if (memchr(input->window + input->begin, '\n', input->filled - input->begin)) return true;
     struct pollfd now = {.fd = input->fd, .events = POLLIN};
-    return poll(&now, 1, 0) > 0;
+    return poll(&now, 1, wait_ms) > 0;
 }
 
 uint64_t sp_input_bytes_read(const sp_input *input) { return input->n_read; }

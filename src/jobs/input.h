@@ -39,7 +39,8 @@ sp_input *sp_input_open(const char *path, sp_error *err) SP_MUST_CHECK;
 void sp_input_stop_when(sp_input *input, bool (*should_stop)(void *ctx), void *ctx);
 /* 1: a line; 0: the end; -1: a failure, in err: SP_ERR_CANCEL when should_stop ended the wait, else a read error. */
 int sp_input_next(sp_input *input, sp_line *line, sp_error *err) SP_MUST_CHECK;
-bool sp_input_is_ready(const sp_input *input); /* there are bytes, or the end: the next line is not waited for long */
+/* Whether there are bytes, or the end, within so many milliseconds: then the next line is not waited for long. */
+bool sp_input_is_ready(const sp_input *input, int wait_ms);
 uint64_t sp_input_bytes_read(const sp_input *input);      /* with a part of what follows the last line */
 uint64_t sp_input_file_bytes_read(const sp_input *input); /* of the file as it lies there: packed ones, if it is */
 /* Where reading is now. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/rope.h"
+#include "util/clock.h"
 #include "util/json.h"
 #include "util/size.h"
 
@@ -169,28 +170,30 @@ static bool has_room(const sp_intake *intake) {
     return !is_full && (intake->n_queued == 0 || intake->queued_bytes < LOOK_AHEAD_BYTES);
 }
 
-static bool fill(sp_intake *intake, size_t n_wanted, bool may_wait, sp_error *err) {
+/* Whether the next line is there, or comes by then. */
+static bool is_ready(const sp_intake *intake, uint64_t until_ns) {
+    uint64_t now_ns = sp_clock_ns();
+    return sp_input_is_ready(intake->input, now_ns < until_ns ? (int)((until_ns - now_ns) / 1000000) : 0);
+}
+
+bool sp_intake_fill(sp_intake *intake, size_t n_wanted, int patience_ms, sp_error *err) {
     const sp_intake_setup *setup = &intake->setup;
+    uint64_t until_ns = sp_clock_ns() + (patience_ms > 0 ? (uint64_t)patience_ms * 1000000 : 0);
     while (!intake->is_dry) {
         sp_line line;
         bool is_checking = sp_input_is_expecting(intake->input);
         if (!is_checking && (intake->n_queued >= n_wanted || !has_room(intake))) return true;
-        if (!may_wait && !sp_input_is_ready(intake->input)) return true;
+        bool is_enough = setup->limit && intake->n_lines >= setup->limit;
+        bool may_leave = !is_checking && !is_enough && patience_ms != SP_INTAKE_WAITS;
+        if (may_leave && !is_ready(intake, until_ns)) return true;
         if (setup->should_stop(setup->ctx))
             return sp_fail(err, SP_ERR_CANCEL, "%s: stopped while reading it", setup->path);
-        bool is_enough = setup->limit && intake->n_lines >= setup->limit;
         int got = is_enough && !is_checking ? 0 : sp_input_next(intake->input, &line, err);
         if (got < 0) return false;
         intake->is_dry = got == 0;
         if (got > 0 && !is_enough && !take_line(intake, &line, err)) return false;
     }
     return true;
-}
-
-bool sp_intake_fill(sp_intake *intake, size_t n_wanted, sp_error *err) { return fill(intake, n_wanted, true, err); }
-
-bool sp_intake_fill_ready(sp_intake *intake, size_t n_wanted, sp_error *err) {
-    return fill(intake, n_wanted, false, err);
 }
 
 bool sp_intake_open(sp_intake *intake, const sp_intake_setup *setup, sp_error *err) {

@@ -62,11 +62,11 @@ typedef struct {
 bool sp_intake_open(sp_intake *intake, const sp_intake_setup *setup, sp_error *err) SP_MUST_CHECK;
 void sp_intake_close(sp_intake *intake); /* zero-initialised is closed */
 
+enum { SP_INTAKE_WAITS = -1 };
 /* Reads until what is resumed is known to have the same input, and then until n_wanted rows wait, the look-ahead is
- * full or the input ends. False with SP_ERR_CANCEL when should_stop said so. */
-bool sp_intake_fill(sp_intake *intake, size_t n_wanted, sp_error *err) SP_MUST_CHECK;
-/* The same as far as lines are there: a pipe is not waited for. */
-bool sp_intake_fill_ready(sp_intake *intake, size_t n_wanted, sp_error *err) SP_MUST_CHECK;
+ * full, the input ends, or a pipe has nothing after patience_ms (0: what is there; SP_INTAKE_WAITS: it is waited for).
+ * False with SP_ERR_CANCEL when should_stop said so. */
+bool sp_intake_fill(sp_intake *intake, size_t n_wanted, int patience_ms, sp_error *err) SP_MUST_CHECK;
 /* The line of the first bad row that is held; 0: none is. */
 size_t sp_intake_first_bad(const sp_intake *intake);
 /* Gives held bad rows to bad_row, and every later one at once. */

@@ -29,8 +29,9 @@
 #include "util/clock.h"
 #include "util/size.h"
 
-/* What a row beyond the look-ahead may need (address space alone until it does). */
-enum { UNKNOWN_ROW_TOKENS = 1 << 17 };
+/* UNKNOWN_ROW_TOKENS: what a row beyond the look-ahead may need (address space alone until it does). PATIENCE_MS: with
+ * a pipe that has given a row: somebody who types, or a program that writes row by row, wants it answered. */
+enum { UNKNOWN_ROW_TOKENS = 1 << 17, PATIENCE_MS = 1000 };
 
 typedef struct {
     const sp_job_options *options;
@@ -244,10 +245,9 @@ static bool should_stop(void *ctx) {
 static bool row_at(void *ctx, size_t i, bool may_wait, const sp_row **row, sp_error *err) {
     job *j = ctx;
     *row = NULL;
-    if (!(may_wait ? sp_intake_fill(&j->intake, i + 1, err) : sp_intake_fill_ready(&j->intake, i + 1, err)))
-        return false;
+    if (!sp_intake_fill(&j->intake, i + 1, may_wait ? SP_INTAKE_WAITS : 0, err)) return false;
     while (may_wait && j->intake.n_queued == 0 && !j->intake.is_dry) /* nothing but bad rows, as many as may be held */
-        if (!begin_writing(j, err) || !sp_intake_fill(&j->intake, 1, err)) return false;
+        if (!begin_writing(j, err) || !sp_intake_fill(&j->intake, 1, SP_INTAKE_WAITS, err)) return false;
     if (i < j->intake.n_queued) *row = sp_intake_at(&j->intake, i);
     return true;
 }
@@ -449,7 +449,8 @@ static bool read_ahead(job *j, sp_error *err) {
         .should_stop = should_stop,
     };
     if (!sp_intake_open(&j->intake, &setup, err)) return false;
-    if (!sp_intake_fill(&j->intake, SP_LOOK_AHEAD_ROWS, err)) {
+    if (!sp_intake_fill(&j->intake, 1, SP_INTAKE_WAITS, err) ||
+        !sp_intake_fill(&j->intake, SP_LOOK_AHEAD_ROWS, PATIENCE_MS, err)) {
         if (err->code == SP_ERR_IO) err->code = SP_ERR_INPUT; /* unreadable, told before any work */
         return false;
     }

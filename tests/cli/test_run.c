@@ -265,6 +265,26 @@ static void test_a_silent_pipe_holds_nobody_up(void **state) {
     program_run_free(&run);
 }
 
+/* Nor is it waited for at the start: the first rows are answered though their writer does not close the pipe. */
+static void test_rows_of_an_open_pipe(void **state) {
+    (void)state;
+    program_run run = run_shell(
+        "D=$SPILL_HOME; { seq 1 3 | awk '{ printf \"{\\\"prompt\\\":\\\"%d\\\",\\\"max_tokens\\\":4}\\n\", $1 }';"
+        "i=0; until [ -e $D/open.seen ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done;"
+        "seq 1 40 | sed 's/.*/{\"prompt\":\"x\",\"max_tokens\":4}/'; } | \"$SPILL\" run --json " MODEL
+        " - -o $D/open 2>$D/open.events & p=$!; i=0;"
+        "until [ $(cat $D/open 2>/dev/null | wc -l) -ge 3 ] || [ $i = 200 ]; do i=$((i+1)); sleep 0.1; done;"
+        "wc -l <$D/open; touch $D/open.seen; wait $p; wc -l <$D/open;"
+        "grep -o '\"rows\":[0-9]*,\"pass_tokens\"' $D/open.events | head -n 1 | tr -dc 0-9",
+        NULL);
+    assert_int_equal(run.status, 0);
+    char *second, *rows;
+    assert_int_equal(strtol(run.out, &second, 10), 3);
+    assert_int_equal(strtol(second, &rows, 10), 43);
+    assert_true(strtol(rows, NULL, 10) > 3); /* more may come than were there when it was planned */
+    program_run_free(&run);
+}
+
 /* Twenty megabytes of as many values as they can be: refused in a small part of the memory that the tree would take. */
 static void test_many_values(void **state) {
     (void)state;
@@ -437,6 +457,7 @@ int main(void) {
         cmocka_unit_test(test_stops),
         cmocka_unit_test(test_rows_beyond_the_look_ahead),
         cmocka_unit_test(test_a_silent_pipe_holds_nobody_up),
+        cmocka_unit_test(test_rows_of_an_open_pipe),
         cmocka_unit_test(test_many_values),
         cmocka_unit_test(test_stopped_while_waiting),
         cmocka_unit_test(test_results_file_is_locked),
