@@ -32,7 +32,7 @@ static void form_panels(sp_engine *e, sp_chunk *chunks, size_t n) {
     }
 }
 
-static_assert((int)SP_STREAM_TAKE <= (int)SP_LINEAR_JOBS, "what is taken together is multiplied together");
+_Static_assert((int)SP_STREAM_TAKE <= (int)SP_LINEAR_JOBS, "what is taken together is multiplied together");
 
 /* y <- W x for the matrices `first`, first + 1, ... of one group, whose input is packed [n_tokens, k]. */
 static bool multiply(sp_engine *e, sp_weight first, const sink *sinks, size_t n_sinks, const void *packed,

@@ -146,7 +146,7 @@ static void evict(sp_policy *p, size_t n) {
         if (!block->is_filled || block->n_users > 0 || block->n_children > 0) continue;
         p->n_kept--;
         give_up(p, (uint32_t)b);
-        b = p->forest->n_blocks;
+        if (block->parent > b) b = (size_t)block->parent + 1; /* it alone may be one to give up now */
     }
 }
 

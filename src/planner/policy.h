@@ -6,15 +6,16 @@
  *               ^_________ pre-empted: the newest row's pages are given up, it joins again before others
  *
  * Order. Long rows join first, so that no wall of them stands at the end; every SP_POLICY_SHORT_EVERY-th to join, from
- * the first on, is the shortest, so that results show early. A row is overtaken SP_POLICY_OVERTAKEN times at most:
- * then nobody joins before it.
+ * the first on, is the shortest, so that results show early. A row that SP_POLICY_OVERTAKEN have overtaken is next,
+ * the oldest such first.
  * Tokens. A row joins when the pass at hand has tokens left for its prompt: before that its place would be of no use.
  * Pages. A row joins when the rows in flight and it, each as long as it is expected to become, never need more pages
  * than there are at any pass to come. When expectations were wrong and pages run out, the newest rows give way.
  * Prefixes. Rows whose prompts begin alike share whole pages (planner/prefix.h): the first fills them, the others join
  * meanwhile and begin behind them, in the very pass that fills the last one. When the last row in flight that has a
- * page leaves, the page is kept as long as rows wait for it and nobody needs it more. A pass. Every row that lacks one
- * token gets it, then the prompts, the oldest first, as tokens and pages last.
+ * page leaves, the page is kept as long as rows wait for it and nobody needs it more.
+ *
+ * A pass: every row that lacks one token gets it, then the prompts, the oldest first, as far as tokens and pages go.
  *
  * Pure and deterministic. Nothing is allocated after sp_policy_new. Not thread-safe. */
 #ifndef SPILL_PLANNER_POLICY_H
@@ -79,8 +80,8 @@ void sp_policy_wait(sp_policy *policy, const sp_policy_row *row);
 /* The next row to join, now the last of running. False: none may, or none waits. */
 bool sp_policy_join(sp_policy *policy);
 /* Decides the pass: n_span of all running rows, n_cached and n_pages of those that begin behind shared pages; may move
- * the newest to back. False: *i_row is more than all pages
- * hold, alone; remove it. With a row in flight some n_span is not 0 afterwards. */
+ * the newest to back. False: *i_row is more than all pages hold, alone; remove it. With a row in flight some n_span is
+ * not 0 afterwards. */
 bool sp_policy_build(sp_policy *policy, size_t *i_row);
 /* The pass has been run: running row i holds n tokens more. */
 void sp_policy_advance(sp_policy *policy, size_t i, size_t n);

@@ -92,7 +92,7 @@ const char *sp_json_get_path(const json_t *object, const char *key, char *path, 
     size_t n = 0;
     for (; at && *at && n + 1 < room_bytes; n++) {
         int high = escaped && *at == '%' ? hex_digit(at[1]) : -1, low = high >= 0 ? hex_digit(at[2]) : -1;
-        path[n] = low >= 0 ? (char)(high << 4 | low) : *at;
+        path[n] = (char)(low >= 0 ? high << 4 | low : *at);
         at += low >= 0 ? 3 : 1;
     }
     path[at && *at ? 0 : n] = '\0';
