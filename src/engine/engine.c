@@ -233,6 +233,7 @@ static bool forward(sp_engine *e, sp_error *err) {
 static bool may_spare(const sp_engine *e) {
     static const double share = 0.8; /* of a pass that computing may come to */
     const sp_last_pass *last = &e->last;
+    if (e->plan->placement != SP_PLACE_STREAM) return false; /* only its first pass has waited */
     if (last->seconds <= 0 || sp_pool_n_threads(sp_device_pool(e->device)) < 2) return false;
     double grown = (double)e->pass.n_tokens / (double)last->n_tokens;
     return last->spared_compute_s * (grown > 1 ? grown : 1) < share * last->seconds;

@@ -11,13 +11,13 @@
 #include "kernels/ops.h"
 #include "util/arena.h"
 
-/* A row in flight. */
 /* What the last pass took, to judge the next one by. All 0: there was none. */
 typedef struct {
     size_t n_tokens;
     double seconds, spared_compute_s; /* of them not waiting for weights, with all threads but one */
 } sp_last_pass;
 
+/* A row in flight. */
 typedef struct {
     bool open;
     size_t n_tokens;     /* in the cache */

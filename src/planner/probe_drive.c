@@ -316,8 +316,7 @@ static bool screen(probe *p, sp_error *err) {
     return true;
 }
 
-/* What settings are chosen by: the default is kept unless another is better by more than rounds differ among
- * themselves.
+/* What settings are chosen by: the default stays unless another is better by more than rounds differ from each other.
  */
 static double merit_of(probe *p, size_t i) {
     static const double margin = 1.06;
