@@ -72,9 +72,11 @@ static const char *value_end(const char *at, const char *end) {
     return end;
 }
 
+/* Integers of any length are fine: nobody looks at a number. */
 static json_t *parse_object(sp_string text) {
     sp_error ignored = {0};
-    json_t *value = sp_json_parse(text.text, text.n_bytes, "tool call", &ignored);
+    bool is_wide;
+    json_t *value = sp_json_parse_wide(text.text, text.n_bytes, "tool call", &is_wide, &ignored);
     if (json_is_object(value)) return value;
     json_decref(value);
     return NULL;
@@ -167,6 +169,13 @@ static bool read_bare(sp_call_reader *r) {
     return true;
 }
 
+/* Of a name that stands without quotes: one word, which holds no mark. */
+static bool is_name(sp_string text) {
+    for (size_t i = 0; i < text.n_bytes; i++)
+        if (is_space(text.text[i]) || text.text[i] == '[' || text.text[i] == '<') return false;
+    return text.n_bytes > 0;
+}
+
 /* A list as above, or NAME [CALL_ID] ID [ARGS] {...}, with or without each of the two marks. */
 static bool read_mistral(sp_call_reader *r) {
     skip_space(r);
@@ -176,7 +185,7 @@ static bool read_mistral(sp_call_reader *r) {
     const char *args = find(r->at, brace, "[ARGS]"), *id = find(r->at, brace, "[CALL_ID]");
     sp_string name = trimmed(between(r->at, id ? id : args ? args : brace));
     sp_string arguments = between(brace, value_end(brace, r->end));
-    if (name.n_bytes == 0 || !is_object(arguments)) return false;
+    if (!is_name(name) || !is_object(arguments)) return false;
     if (args && trimmed(between(args + strlen("[ARGS]"), brace)).n_bytes) return false;
     add_call(r, name, arguments);
     r->at = arguments.text + arguments.n_bytes;
@@ -192,9 +201,9 @@ static bool read_deepseek(sp_call_reader *r) {
     static const char fence[] = "```json\n", fence_end[] = "\n```";
     size_t n_calls = 0;
     for (skip_space(r); take(r, DEEPSEEK_CALL); skip_space(r), n_calls++) {
-        const char *separator = find(r->at, r->end, DEEPSEEK_SEPARATOR);
-        const char *end = separator ? find(separator, r->end, DEEPSEEK_CALL_END) : NULL;
-        if (!end) return false;
+        const char *end = find(r->at, r->end, DEEPSEEK_CALL_END);
+        const char *separator = end ? find(r->at, end, DEEPSEEK_SEPARATOR) : NULL;
+        if (!separator) return false;
         const char *body = separator + strlen(DEEPSEEK_SEPARATOR), *fenced = find(body, end, fence);
         sp_string name = trimmed(fenced ? between(body, fenced) : between(r->at, separator));
         sp_string arguments = trimmed(between(fenced ? fenced + strlen(fence) : body, end));
@@ -204,7 +213,7 @@ static bool read_deepseek(sp_call_reader *r) {
                 return false;
             arguments.n_bytes -= n;
         }
-        if (name.n_bytes == 0 || !is_object(arguments)) return false;
+        if (!is_name(name) || !is_object(arguments)) return false;
         add_call(r, name, arguments);
         r->at = end + strlen(DEEPSEEK_CALL_END);
     }

@@ -24,8 +24,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes) {
     SP_CHECK(answer.content.n_bytes + answer.reasoning.n_bytes <= n_bytes - 1);
     for (size_t i = 0; i < answer.n_calls; i++) {
         sp_error err = {0};
+        bool is_wide;
         const sp_tool_call *call = &answer.calls[i];
-        json_t *arguments = sp_json_parse(call->arguments.text, call->arguments.n_bytes, "arguments", &err);
+        json_t *arguments =
+            sp_json_parse_wide(call->arguments.text, call->arguments.n_bytes, "arguments", &is_wide, &err);
         SP_CHECK(call->name.n_bytes > 0 && json_is_object(arguments));
         json_decref(arguments);
     }

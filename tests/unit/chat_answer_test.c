@@ -147,6 +147,8 @@ static void test_calls(void **state) {
         {hermes, "<tool_call>\n{\"name\": \"a\", \"arguments\": \"{\\\"x\\\": 1}\"}", "- / - / a({\"x\": 1})"},
         {hermes, "<tool_call>[{\"name\":\"a\"},{\"name\":\"b\",\"parameters\":{\"y\":12345678901234567}}]</tool_call>",
          "- / - / a({}) b({\"y\":12345678901234567})"},
+        {hermes, "<tool_call>{\"name\":\"a\",\"arguments\":{\"y\":123456789012345678901234567890}}</tool_call>",
+         "- / - / a({\"y\":123456789012345678901234567890})"},
         {nemotron, "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"a\": [1, 2]}}]</TOOLCALL>",
          "- / - / f({\"a\": [1, 2]})"},
         {llama, "{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Oslo\"}}",
@@ -202,10 +204,16 @@ static void test_broken_calls_stay_text(void **state) {
         {mistral, "[TOOL_CALLS][ARGS]{}", NULL},
         {mistral, "[TOOL_CALLS]a[ARGS]b{}", NULL},
         {mistral, "[TOOL_CALLS]a[ARGS]{\"x\": }", NULL},
+        {mistral, "[TOOL_CALLS] I would call {\"x\": 1}", NULL},
+        {mistral, "[TOOL_CALLS]a[TOOL_CALLS]b[ARGS]{}", NULL},
         {deepseek, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>a\n```json\n{}<｜tool▁call▁end｜>",
          NULL},
         {deepseek, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>a\n```json\n{}\n```", NULL},
         {deepseek, "<｜tool▁calls▁begin｜><｜tool▁calls▁end｜>", NULL},
+        {deepseek,
+         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>a<｜tool▁call▁end｜><｜tool▁call▁begin｜>b<｜tool▁sep｜>{}"
+         "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+         NULL},
         {none, "<tool_call>{\"name\": \"a\"}</tool_call>", NULL},
     };
     CHECK(cases, .read_calls = true);
