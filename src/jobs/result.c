@@ -76,12 +76,17 @@ static void put_string(sp_buf *out, bool is_there, sp_string text) {
         sp_buf_text(out, "null");
 }
 
-/* An id for call i: nine letters and digits, since some templates take no other, from the row's name and its prompt: so
- * a conversation that goes on has no id twice. */
-static void put_call_id(sp_buf *out, const sp_row *row, size_t i) {
-    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/* What the ids of a row's calls are made of: its name and its prompt, so that a conversation that goes on has no id
+ * twice. */
+static uint64_t hash_for_calls(const sp_row *row) {
     const char *name = row->request.custom_id;
-    uint64_t hash = XXH64(row->tokens, row->n_prompt * sizeof *row->tokens, XXH64(name, strlen(name), i));
+    return XXH64(row->tokens, row->n_prompt * sizeof *row->tokens, XXH64(name, strlen(name), 0));
+}
+
+/* An id for call i: nine letters and digits, since some templates take no other. */
+static void put_call_id(sp_buf *out, uint64_t row_hash, uint64_t i) {
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    uint64_t hash = XXH64(&i, sizeof i, row_hash);
     char id[10] = {0};
     for (size_t k = 0; k < sizeof id - 1; k++, hash /= 62) id[k] = digits[hash % 62];
     put_text(out, id);
@@ -90,10 +95,11 @@ static void put_call_id(sp_buf *out, const sp_row *row, size_t i) {
 static void put_calls(sp_buf *out, const sp_row *row, const sp_answer *answer) {
     size_t n = row->request.one_call ? sp_min_size(answer->n_calls, 1) : answer->n_calls;
     if (n == 0) return;
+    uint64_t row_hash = hash_for_calls(row);
     sp_buf_text(out, ",\"tool_calls\":[");
     for (size_t i = 0; i < n; i++) {
         sp_buf_text(out, i ? ",{\"id\":" : "{\"id\":");
-        put_call_id(out, row, i);
+        put_call_id(out, row_hash, i);
         sp_buf_text(out, ",\"type\":\"function\",\"function\":{\"name\":");
         put_string(out, true, answer->calls[i].name);
         sp_buf_text(out, ",\"arguments\":");

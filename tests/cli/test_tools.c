@@ -300,6 +300,7 @@ static void test_round_trip(void **state) {
     const json_t *calls = json_object_get(json_object_get(choice_of(again, "back"), "message"), "tool_calls");
     const json_t *new_id = json_object_get(json_array_get(calls, 0), "id");
     assert_false(json_equal(new_id, json_object_get(call, "id"))); /* another prompt, another id */
+    assert_false(json_equal(new_id, json_object_get(json_array_get(calls, 1), "id")));
     free(text);
     json_decref(row);
     json_decref(again);
