@@ -17,15 +17,11 @@ typedef struct {
     size_t n_rows, n_prompt_tokens;
 } check;
 
-/* Against the model: does it render, is it short enough? */
+/* Against the model: does it render, does it fit? */
 static sp_row_code check_prompt(check *c, const sp_request *request, sp_error *err) {
     sp_ids ids = {0};
     sp_row_code code = sp_frontend_prompt(&c->frontend, request, &(sp_prompt_options){0}, &ids, NULL, err);
-    if (code == SP_ROW_OK && ids.n >= c->model->arch.n_positions) {
-        sp_fail(err, SP_ERR_INPUT, "prompt: %zu tokens found, the model has %zu positions; shorten it", ids.n,
-                c->model->arch.n_positions);
-        code = SP_ROW_TOO_LONG;
-    }
+    if (code == SP_ROW_OK) code = sp_frontend_fits(&c->model->arch, request, ids.n, err);
     c->n_prompt_tokens += ids.n;
     sp_ids_deinit(&ids);
     return code;

@@ -96,8 +96,10 @@ static const char *first_unread(const sp_frontend *frontend, const sp_request *r
     const struct {
         const char *name;
         const json_t *value;
-    } fields[] = {
-        {"tools", request->tools}, {"reasoning_effort", request->reasoning_effort}, {"verbosity", request->verbosity}};
+    } fields[] = {{"tools", request->tools},
+                  {"documents", json_array_size(request->documents) ? request->documents : NULL},
+                  {"reasoning_effort", request->reasoning_effort},
+                  {"verbosity", request->verbosity}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (fields[i].value && !sp_chat_reads(frontend->chat, request->tools != NULL, fields[i].name))
             return fields[i].name;
@@ -105,7 +107,10 @@ static const char *first_unread(const sp_frontend *frontend, const sp_request *r
 }
 
 static bool refuse_without_template(const sp_frontend *frontend, const sp_request *request, sp_error *err) {
-    const char *field = request->messages ? "messages" : request->system ? "system" : first_unread(frontend, request);
+    const char *field = request->messages                            ? "messages"
+                        : request->system                            ? "system"
+                        : json_object_size(request->template_kwargs) ? "chat_template_kwargs"
+                                                                     : first_unread(frontend, request);
     if (!field) return true;
     return sp_fail(err, SP_ERR_INPUT, "%s: the model has no chat_template to render it with; give raw text as prompt",
                    field);
@@ -219,4 +224,17 @@ sp_row_code sp_frontend_prompt(const sp_frontend *frontend, const sp_request *re
         code = SP_ROW_INVALID_REQUEST;
     }
     return code;
+}
+
+sp_row_code sp_frontend_fits(const sp_arch *arch, const sp_request *request, size_t n_prompt, sp_error *err) {
+    if (n_prompt >= arch->n_positions) {
+        sp_fail(err, SP_ERR_INPUT, "prompt: %zu tokens found, the model has %zu positions; shorten it", n_prompt,
+                arch->n_positions);
+        return SP_ROW_TOO_LONG;
+    }
+    const sp_decoding *decoding = &request->decoding; /* its ids ascend */
+    if (decoding->n_bias == 0 || (size_t)decoding->bias[decoding->n_bias - 1].id < arch->n_vocab) return SP_ROW_OK;
+    sp_fail(err, SP_ERR_INPUT, "logit_bias: id %d found, below %zu wanted",
+            (int)decoding->bias[decoding->n_bias - 1].id, arch->n_vocab);
+    return SP_ROW_INVALID_REQUEST;
 }

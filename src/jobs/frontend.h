@@ -39,4 +39,8 @@ void sp_frontend_deinit(sp_frontend *frontend); /* an empty one is fine */
 sp_row_code sp_frontend_prompt(const sp_frontend *frontend, const sp_request *request, const sp_prompt_options *options,
                                sp_ids *ids, sp_buf *rendered, sp_error *err);
 
+/* Whether the model takes a row: its positions hold the prompt and a token more, its vocabulary has the ids that the
+ * request names. SP_ROW_OK, or the code with err filled. */
+sp_row_code sp_frontend_fits(const sp_arch *arch, const sp_request *request, size_t n_prompt, sp_error *err);
+
 #endif

@@ -58,29 +58,18 @@ bool sp_intake_release(sp_intake *intake, sp_error *err) {
 
 /* ---- good rows ---- */
 
-/* A good request and its prompt become a row, or an error line when the prompt is longer than the model can take. */
+/* A good request and its prompt become a row, or an error line when they are more than the model can take. */
 static sp_row_code make_row(const sp_intake *intake, sp_request *request, sp_row **row, sp_error *err) {
     const sp_intake_setup *setup = &intake->setup;
     sp_ids prompt = {0};
     sp_row_code code = sp_frontend_prompt(setup->frontend, request, setup->prompt, &prompt, NULL, err);
-    size_t n_positions = setup->arch->n_positions;
-    if (code == SP_ROW_OK && prompt.n >= n_positions) {
-        sp_fail(err, SP_ERR_INPUT, "prompt: %zu tokens found, the model has %zu positions; shorten it", prompt.n,
-                n_positions);
-        code = SP_ROW_TOO_LONG;
-    }
-    for (size_t i = 0; code == SP_ROW_OK && i < request->decoding.n_bias; i++) {
-        if ((size_t)request->decoding.bias[i].id < setup->arch->n_vocab) continue;
-        sp_fail(err, SP_ERR_INPUT, "logit_bias: id %d found, below %zu wanted", (int)request->decoding.bias[i].id,
-                setup->arch->n_vocab);
-        code = SP_ROW_INVALID_REQUEST;
-    }
+    if (code == SP_ROW_OK) code = sp_frontend_fits(setup->arch, request, prompt.n, err);
     if (code != SP_ROW_OK) {
         sp_ids_deinit(&prompt);
         return code;
     }
     sp_request_drop_prompt(request);
-    size_t max_new = sp_min_size(request->decoding.max_tokens, n_positions - prompt.n);
+    size_t max_new = sp_min_size(request->decoding.max_tokens, setup->arch->n_positions - prompt.n);
     *row =
         sp_row_new(request, &prompt, max_new, setup->frontend->tokenizer, setup->frontend->goes_on, setup->seed, err);
     return *row ? SP_ROW_OK : SP_ROW_NUMERIC;

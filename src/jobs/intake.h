@@ -3,7 +3,7 @@
  *   input lines -> intake -> rows that wait (a bounded queue) -> whoever runs them
  *                     \_ bad rows, held until their lines can be written
  *
- * Memory holds the queue, the held errors and 64 bytes a row for duplicates. Not thread-safe. */
+ * Memory holds the queue, the held errors and at most 55 bytes a row for duplicates. Not thread-safe. */
 #ifndef SPILL_JOBS_INTAKE_H
 #define SPILL_JOBS_INTAKE_H
 

@@ -115,6 +115,17 @@ static void test_inputs_told_early(void **state) {
         {"echo '{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}]}' >$D/parts;"
          "\"$SPILL\" check --model " MODEL " $D/parts",
          2, "write content as a string"},
+        {"echo '{\"prompt\":\"x\",\"logit_bias\":{\"99999\":1}}' >$D/bias; \"$SPILL\" check --model " MODEL " $D/bias",
+         2, "logit_bias: id 99999 found, below 1024 wanted"},
+        {"echo '{\"prompt\":\"x\",\"documents\":[{\"text\":\"t\"}]}' >$D/documents; \"$SPILL\" check --model " MODEL
+         " $D/documents",
+         2, "documents: the model's chat template never reads it"},
+        {"mkdir $D/base && ln -s $PWD/" MODEL "/* $D/base && rm $D/base/tokenizer_config.json && "
+         "sed '/chat_template/d; s/\\(add_prefix_space.*\\),/\\1/' " MODEL
+         "/tokenizer_config.json >$D/base/tokenizer_config.json;"
+         "echo '{\"prompt\":\"x\",\"chat_template_kwargs\":{\"k\":1}}' >$D/kwargs;"
+         "\"$SPILL\" check --model $D/base $D/kwargs",
+         2, "chat_template_kwargs: the model has no chat_template"},
         /* on a terminal of 80 columns what is left is not cut off */
         {"command -v script >/dev/null || { echo to go; exit 0; }; script -qc 'stty cols 80; \"$SPILL\" run " MODEL
          " " ROWS "' /dev/null </dev/null | grep '^time  '",
