@@ -180,7 +180,21 @@ static void clear_block(tail *t) {
     t->n_drawn = 0;
 }
 
-/* custom_id, how it ended and its text; or its error. */
+/* The calls of an answer, behind what it says. */
+static void print_calls(const json_t *calls, bool is_first) {
+    size_t i;
+    const json_t *call;
+    json_array_foreach(calls, i, call) {
+        char name[80], arguments[TEXT_BYTES];
+        const char *name_text = member_text(call, "function", "name");
+        const char *arguments_text = member_text(call, "function", "arguments");
+        printf("%s%s(%s)", is_first ? "" : " ", sp_printable(name_text, strlen(name_text), name, sizeof name),
+               sp_printable(arguments_text, strlen(arguments_text), arguments, sizeof arguments));
+        is_first = false;
+    }
+}
+
+/* custom_id, how it ended, its text and calls; or its error. */
 static void print_result(const tail *t, size_t n_bytes) {
     sp_error ignored = {0};
     if (t->as_json) {
@@ -197,7 +211,9 @@ static void print_result(const tail *t, size_t n_bytes) {
     char id[80], shown[TEXT_BYTES + 200];
     size_t n_text = strlen(text);
     sp_printable(member_text(line, NULL, "custom_id"), strlen(member_text(line, NULL, "custom_id")), id, sizeof id);
-    printf("%s (%s): %s\n", id, how, sp_printable(text, n_text, shown, sizeof shown));
+    printf("%s (%s): %s", id, how, sp_printable(text, n_text, shown, sizeof shown));
+    print_calls(json_object_get(json_object_get(choice, "message"), "tool_calls"), n_text == 0);
+    putchar('\n');
     json_decref(line);
 }
 

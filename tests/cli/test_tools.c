@@ -307,6 +307,22 @@ static void test_round_trip(void **state) {
     json_decref(lines);
 }
 
+/* Who follows a job sees calls too. */
+static void test_tail_shows_calls(void **state) {
+    (void)state;
+    char command[1000];
+    const char *path =
+        scratch_file("tail.jsonl", ROW("calls", "<c0>", TOOLS) ROW("cut", "<c3>", TOOLS "\"stop\":\" END\","));
+    snprintf(command, sizeof command, "\"$SPILL\" run --quiet %s %s -o $SPILL_HOME/tail && \"$SPILL\" tail", model_dir,
+             path);
+    program_run run = run_shell(command, NULL);
+    assert_int_equal(run.status, 0);
+    assert_non_null(
+        strstr(run.out, "calls (tool_calls): Looking. get_weather({\"city\": \"Zürich\",  \"n\": 1.50}) now({})\n"));
+    assert_non_null(strstr(run.out, "cut (tool_calls): stop_here({})\n"));
+    program_run_free(&run);
+}
+
 /* Once more, in other company and stopped on the way: the same bytes, ids among them. */
 static void test_same_bytes(void **state) {
     (void)state;
@@ -397,11 +413,9 @@ static void test_min_tokens(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_calls_and_reasoning),
-        cmocka_unit_test(test_stop_at_a_mark),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_same_bytes),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_calls_and_reasoning), cmocka_unit_test(test_stop_at_a_mark),
+        cmocka_unit_test(test_round_trip),          cmocka_unit_test(test_tail_shows_calls),
+        cmocka_unit_test(test_same_bytes),          cmocka_unit_test(test_refused),
         cmocka_unit_test(test_min_tokens),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
