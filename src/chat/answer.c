@@ -9,14 +9,6 @@
 /* The template's own words decide which, if any. */
 static const sp_reasoning_marks reasoning_marks[] = {{"<think>", "</think>"}, {"[THINK]", "[/THINK]"}};
 
-static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-
-static sp_string trimmed(sp_string s) {
-    while (s.n_bytes && is_space(*s.text)) s.text++, s.n_bytes--;
-    while (s.n_bytes && is_space(s.text[s.n_bytes - 1])) s.n_bytes--;
-    return s;
-}
-
 /* ---- what a template tells ---- */
 
 #define PROBE_NAME "spill_probe"
@@ -149,14 +141,14 @@ bool sp_chat_style_has_mark(const sp_chat_style *style, const char *text, size_t
 
 bool sp_chat_style_opens_reasoning(const sp_chat_style *style, const char *prompt_end, size_t n_bytes) {
     if (!style->reasoning) return false;
-    sp_string end = trimmed((sp_string){prompt_end, n_bytes});
+    sp_string end = sp_string_trimmed((sp_string){prompt_end, n_bytes});
     size_t n = strlen(style->reasoning->open);
     return end.n_bytes >= n && memcmp(end.text + end.n_bytes - n, style->reasoning->open, n) == 0;
 }
 
 /* Takes the reasoning off the front of *text. Reasoning that never ends is all there is. */
 static void take_reasoning(const sp_reasoning_marks *marks, bool is_inside, sp_string *text, sp_answer *answer) {
-    sp_string rest = trimmed(*text);
+    sp_string rest = sp_string_trimmed(*text);
     size_t n_open = strlen(marks->open), n_close = strlen(marks->close);
     if (rest.n_bytes >= n_open && memcmp(rest.text, marks->open, n_open) == 0) {
         rest = (sp_string){rest.text + n_open, rest.n_bytes - n_open};
@@ -164,11 +156,11 @@ static void take_reasoning(const sp_reasoning_marks *marks, bool is_inside, sp_s
         return;
     }
     const char *end = text->text + text->n_bytes, *close = memmem(rest.text, rest.n_bytes, marks->close, n_close);
-    answer->reasoning = trimmed((sp_string){rest.text, close ? (size_t)(close - rest.text) : rest.n_bytes});
+    answer->reasoning = sp_string_trimmed((sp_string){rest.text, close ? (size_t)(close - rest.text) : rest.n_bytes});
     answer->has_reasoning = answer->reasoning.n_bytes > 0;
     answer->has_content = close != NULL;
     const char *content = close ? close + n_close : end;
-    while (content < end && is_space(*content)) content++;
+    while (content < end && sp_is_space(*content)) content++;
     *text = (sp_string){content, (size_t)(end - content)};
 }
 

@@ -13,19 +13,11 @@
 
 /* ---- texts ---- */
 
-static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-
 static void skip_space(sp_call_reader *r) {
-    while (r->at < r->end && is_space(*r->at)) r->at++;
+    while (r->at < r->end && sp_is_space(*r->at)) r->at++;
 }
 
 static sp_string between(const char *from, const char *to) { return (sp_string){from, (size_t)(to - from)}; }
-
-static sp_string trimmed(sp_string s) {
-    while (s.n_bytes && is_space(*s.text)) s.text++, s.n_bytes--;
-    while (s.n_bytes && is_space(s.text[s.n_bytes - 1])) s.n_bytes--;
-    return s;
-}
 
 static const char *find(const char *from, const char *end, const char *mark) {
     return from < end ? memmem(from, (size_t)(end - from), mark, strlen(mark)) : NULL;
@@ -61,7 +53,7 @@ static const char *value_end(const char *at, const char *end) {
             if (depth == 0) return at;
             continue;
         }
-        if (depth == 0 && (is_space(c) || c == ',')) return at;
+        if (depth == 0 && (sp_is_space(c) || c == ',')) return at;
         if (c == '{' || c == '[') depth++;
         if (c == '}' || c == ']') {
             if (depth == 0) return at;
@@ -94,12 +86,12 @@ static sp_string member(sp_string object, const char *key) {
     const char *at = object.text + 1, *end = object.text + object.n_bytes;
     size_t key_bytes = strlen(key);
     for (;;) {
-        while (at < end && (is_space(*at) || *at == ',')) at++;
+        while (at < end && (sp_is_space(*at) || *at == ',')) at++;
         if (at >= end || *at != '"') return (sp_string){object.text, 0};
         const char *name = at + 1;
         at = string_end(at, end);
         bool is_key = (size_t)(at - 1 - name) == key_bytes && memcmp(name, key, key_bytes) == 0;
-        while (at < end && (is_space(*at) || *at == ':')) at++;
+        while (at < end && (sp_is_space(*at) || *at == ':')) at++;
         const char *value = at;
         at = value_end(at, end);
         if (is_key) return between(value, at);
@@ -172,7 +164,7 @@ static bool read_bare(sp_call_reader *r) {
 /* Of a name that stands without quotes: one word, which holds no mark. */
 static bool is_name(sp_string text) {
     for (size_t i = 0; i < text.n_bytes; i++)
-        if (is_space(text.text[i]) || text.text[i] == '[' || text.text[i] == '<') return false;
+        if (sp_is_space(text.text[i]) || text.text[i] == '[' || text.text[i] == '<') return false;
     return text.n_bytes > 0;
 }
 
@@ -183,10 +175,10 @@ static bool read_mistral(sp_call_reader *r) {
     const char *brace = find(r->at, r->end, "{");
     if (!brace) return false;
     const char *args = find(r->at, brace, "[ARGS]"), *id = find(r->at, brace, "[CALL_ID]");
-    sp_string name = trimmed(between(r->at, id ? id : args ? args : brace));
+    sp_string name = sp_string_trimmed(between(r->at, id ? id : args ? args : brace));
     sp_string arguments = between(brace, value_end(brace, r->end));
     if (!is_name(name) || !is_object(arguments)) return false;
-    if (args && trimmed(between(args + strlen("[ARGS]"), brace)).n_bytes) return false;
+    if (args && sp_string_trimmed(between(args + strlen("[ARGS]"), brace)).n_bytes) return false;
     add_call(r, name, arguments);
     r->at = arguments.text + arguments.n_bytes;
     return true;
@@ -205,8 +197,8 @@ static bool read_deepseek(sp_call_reader *r) {
         const char *separator = end ? find(r->at, end, DEEPSEEK_SEPARATOR) : NULL;
         if (!separator) return false;
         const char *body = separator + strlen(DEEPSEEK_SEPARATOR), *fenced = find(body, end, fence);
-        sp_string name = trimmed(fenced ? between(body, fenced) : between(r->at, separator));
-        sp_string arguments = trimmed(between(fenced ? fenced + strlen(fence) : body, end));
+        sp_string name = sp_string_trimmed(fenced ? between(body, fenced) : between(r->at, separator));
+        sp_string arguments = sp_string_trimmed(between(fenced ? fenced + strlen(fence) : body, end));
         if (fenced) {
             size_t n = strlen(fence_end);
             if (arguments.n_bytes < n || memcmp(arguments.text + arguments.n_bytes - n, fence_end, n) != 0)
@@ -239,8 +231,8 @@ const size_t sp_n_call_formats = sizeof sp_call_formats / sizeof *sp_call_format
 
 /* What stands around calls, put together: the white space next to calls goes, pieces are lines of their own. */
 static void add_piece(sp_buf *content, const char *from, const char *to, bool is_first, bool is_last) {
-    while (!is_first && from < to && is_space(*from)) from++;
-    while (!is_last && from < to && is_space(to[-1])) to--;
+    while (!is_first && from < to && sp_is_space(*from)) from++;
+    while (!is_last && from < to && sp_is_space(to[-1])) to--;
     if (from == to) return;
     if (content->n_bytes) sp_buf_char(content, '\n');
     sp_buf_add(content, from, (size_t)(to - from));

@@ -169,16 +169,14 @@ static bool put_error(void *ctx, const sp_bad_row *row, sp_error *err) {
 }
 
 /* Whether the answer equals what the input row expects, white space around both aside. */
-static void compare_expected(job *j, const json_t *expected, const char *text, size_t n) {
-    const char *want = json_string_value(expected);
-    if (!want) return;
-    size_t n_want = json_string_length(expected);
-    while (n && strchr(" \t\r\n", *text)) text++, n--;
-    while (n && strchr(" \t\r\n", text[n - 1])) n--;
-    while (n_want && strchr(" \t\r\n", *want)) want++, n_want--;
-    while (n_want && strchr(" \t\r\n", want[n_want - 1])) n_want--;
+static void compare_expected(job *j, const json_t *expected, sp_string text) {
+    if (!json_is_string(expected)) return;
+    sp_string want = sp_string_trimmed((sp_string){json_string_value(expected), json_string_length(expected)});
+    text = sp_string_trimmed(text);
+    bool is_same =
+        text.n_bytes == want.n_bytes && (text.n_bytes == 0 || memcmp(text.text, want.text, text.n_bytes) == 0);
     j->result->n_expected++;
-    j->result->n_matched += n == n_want && memcmp(text, want, n) == 0;
+    j->result->n_matched += is_same;
 }
 
 /* A row of the input that an earlier run has answered. */
@@ -186,7 +184,7 @@ static void earlier_row(void *ctx, const sp_request *request) {
     job *j = ctx;
     sp_buf text = {0};
     if (json_is_string(request->expected) && sp_results_text(j->resume, request->i_line, &text))
-        compare_expected(j, request->expected, text.data ? text.data : "", text.n_bytes);
+        compare_expected(j, request->expected, (sp_string){text.data, text.n_bytes});
     sp_buf_deinit(&text);
 }
 
@@ -200,8 +198,7 @@ static bool put_answer(job *j, sp_row *row, sp_error *err) {
                 put_line(j, j->line.data, j->line.n_bytes, err);
     if (good) {
         j->result->n_done++;
-        compare_expected(j, row->request.expected, answer.content.n_bytes ? answer.content.text : "",
-                         answer.content.n_bytes);
+        compare_expected(j, row->request.expected, answer.content);
         sp_forecast_row(j->forecast, row);
         sp_job_row event = {.custom_id = row->request.custom_id,
                             .n_tokens = row->n_new,

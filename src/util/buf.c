@@ -8,6 +8,14 @@
 
 #include "util/size.h"
 
+bool sp_is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+sp_string sp_string_trimmed(sp_string text) {
+    while (text.n_bytes && sp_is_space(*text.text)) text.text++, text.n_bytes--;
+    while (text.n_bytes && sp_is_space(text.text[text.n_bytes - 1])) text.n_bytes--;
+    return text;
+}
+
 char *sp_buf_reserve(sp_buf *buf, size_t n_bytes) {
     size_t need = 0;
     if (!sp_add_size(buf->n_bytes, n_bytes, &need) || (buf->limit_bytes && need > buf->limit_bytes) ||

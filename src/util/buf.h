@@ -15,6 +15,9 @@ typedef struct {
     size_t n_bytes;
 } sp_string;
 
+bool sp_is_space(char c);                    /* a space, a tab, LF or CR */
+sp_string sp_string_trimmed(sp_string text); /* without such around it */
+
 typedef struct {
     char *data;         /* NUL-terminated once anything was appended; NULL before */
     size_t n_bytes;     /* without the NUL */
