@@ -27,8 +27,8 @@ const sp_command sp_commands[] = {
      "result lines as they are. Without RUN, the newest that runs, else the newest.",
      sp_cmd_tail},
     {"runs", SP_CMD_RUNS, "", 0, 0, "list all jobs, the newest first",
-     "Id, state (running, done, stopped, failed, died), rows, model and results of each; one JSON line each with "
-     "--json.",
+     "Id, state (running, done, stopped, failed, died, broken), rows, model and results of each; one JSON line each "
+     "with --json.",
      sp_cmd_runs},
     {"plan", SP_CMD_PLAN, "MODEL INPUT.jsonl", 2, 2, "show the plan and the estimate of a run, execute nothing",
      "Reads the model's headers and the rows, and prints what spill run would do: where the weights go, how many rows "
@@ -52,7 +52,7 @@ const sp_command sp_commands[] = {
      sp_cmd_probe},
     {"check", SP_CMD_CHECK, "FILE", 1, 1, "find a JSONL file's first bad row, with its line number",
      "Reads FILE as spill run would and reports the first row that would be an error; exit status 2 if there is one. "
-     "With --model, rows are rendered and counted too.",
+     "With --model, rows are rendered, and their tokens counted, too.",
      sp_cmd_check},
     {"help", SP_CMD_HELP, "[COMMAND]", 0, 1, "show help of a command", "Without COMMAND, the list of commands.",
      sp_cmd_help},
