@@ -446,10 +446,11 @@ static void test_results_taken_away(void **state) {
 /* The directory of jobs goes while one works: what is there, and nothing about going on. */
 static void test_directory_taken_away(void **state) {
     (void)state;
-#define TAKEN                                                                                      \
-    "rm -f $D/alone; " RUN "--rows 2 --limit %d " MODEL                                            \
-    " $D/many.jsonl -o $D/alone 2>$D/said & p=$!; "                                                \
-    "until [ -s $D/alone ]; do sleep 0.02; done; rm -rf $D/runs; %s; wait $p; s=$?; cat $D/said; " \
+#define TAKEN                                                                                                     \
+    "rm -f $D/alone; " RUN "--rows 2 --limit %d " MODEL                                                           \
+    " $D/many.jsonl -o $D/alone 2>$D/said & p=$!; "                                                               \
+    "until grep -q '\"error\":null' $D/alone; do sleep 0.02; done 2>/dev/null; until rm -rf $D/runs; do :; done " \
+    "2>/dev/null; %s; wait $p; s=$?; cat $D/said; "                                                               \
     "grep -q 'spill resume' $D/said && exit 9; exit $s"
     char command[600];
     snprintf(command, sizeof command, TAKEN, 24, ":");
