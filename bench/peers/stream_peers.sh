@@ -17,6 +17,18 @@ mkdir -p "$group" "$work"
 echo $((memory_mb << 20)) >"$group/memory.limit_in_bytes"
 trap 'rmdir "$group" 2>/dev/null || true' EXIT
 
+# The same model without its chat template: a prompt is its 16 tokens, as the peers get them.
+raw=$work/raw
+mkdir -p "$raw"
+ln -sf "$(cd "$model" && pwd)"/* "$raw"
+rm -f "$raw"/chat_template.jinja "$raw/tokenizer_config.json"
+"$python" - "$model/tokenizer_config.json" "$raw/tokenizer_config.json" <<'EOP'
+import json, sys
+config = json.load(open(sys.argv[1]))
+config.pop("chat_template", None)
+json.dump(config, open(sys.argv[2], "w"))
+EOP
+
 limited() { # COMMAND..., inside the cgroup and without page cache
     sync
     echo 3 >/proc/sys/vm/drop_caches
@@ -33,7 +45,7 @@ run_peer() { # PEER ROWS
     spill)
         prompts "$2"
         rm -f "$work/out.jsonl"
-        limited "$spill" run "$model" "$work/rows.jsonl" -o "$work/out.jsonl" --threads 2 --json 2>&1 | grep -E '^#|"(plan|pass|done)"|failed'
+        limited "$spill" run "$raw" "$work/rows.jsonl" -o "$work/out.jsonl" --threads 2 --json 2>&1 | grep -E '^#|"(plan|pass|done)"|failed'
         ;;
     mmap | direct) limited "$python_llama" "$here/stream_llamacpp.py" "$gguf" --rows "$2" --load "$1" ;;
     offload) limited "$python" "$here/stream_transformers.py" "$model" --rows "$2" --way offload --cpu-bytes $((memory_mb << 19)) --work "$work" ;;
