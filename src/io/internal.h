@@ -29,10 +29,9 @@ typedef struct {
 } sp_ring_queue;
 
 typedef struct {
-    sp_ring_extent asked;
-    uint32_t next; /* in its queue, or in the list of free ones */
-    uint32_t slot; /* SP_RING_NONE: the caller's memory, or not begun */
-    bool wants_slot;
+    sp_ring_extent asked;        /* to: NULL until a slot is given */
+    uint32_t next;               /* in its queue, or in the list of free ones */
+    uint32_t slot;               /* SP_RING_NONE: the caller's memory, or not begun */
     uint64_t cut_bytes;          /* file offset up to which requests have been cut */
     size_t n_in_flight;          /* requests */
     _Atomic uint32_t generation; /* counts landings: a ticket of an earlier one has landed */

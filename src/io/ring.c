@@ -43,7 +43,7 @@ static void free_entry(sp_ring *ring, uint32_t i) {
 
 static void land(sp_ring *ring, uint32_t i) {
     sp_ring_entry *entry = &ring->entries[i];
-    if (!entry->wants_slot) free_entry(ring, i);
+    if (entry->slot == SP_RING_NONE) free_entry(ring, i);
     ring->stats.bytes_wanted += entry->asked.n_bytes;
     atomic_fetch_add_explicit(&entry->generation, 1, memory_order_release);
     pthread_cond_broadcast(&ring->landed);
@@ -67,7 +67,7 @@ bool sp_ring_next(sp_ring_drive *drive, sp_ring_request *request) {
 
     uint32_t i = queue->head;
     sp_ring_entry *entry = &ring->entries[i];
-    if (entry->wants_slot && entry->slot == SP_RING_NONE) take_slot(ring, entry);
+    if (!entry->asked.to) take_slot(ring, entry);
     uint64_t end = align_up(end_of(&entry->asked), ring->align_bytes), at = entry->cut_bytes;
     size_t n_bytes = sp_min_size(ring->options.request_bytes, (size_t)(end - at));
     *request = (sp_ring_request){
@@ -182,7 +182,6 @@ sp_ring_ticket sp_ring_submit(sp_ring *ring, const sp_ring_extent *extent) {
         sp_ring_entry *entry = &ring->entries[i];
         ring->free_head = entry->next;
         entry->asked = *extent;
-        entry->wants_slot = extent->to == NULL;
         entry->slot = SP_RING_NONE;
         entry->cut_bytes = align_down(extent->offset_bytes, ring->align_bytes);
         ticket = (uint64_t)atomic_load_explicit(&entry->generation, memory_order_relaxed) << 32 | i;

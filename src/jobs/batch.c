@@ -109,15 +109,11 @@ static void shrink_kv(batch *b) {
 static void add_span(batch *b, const sp_policy_row *r) {
     sp_row *row = row_of(r);
     size_t n = r->n_span;
-    bool is_prefill = r->n_tokens - r->n_cached > 1, is_last = r->n_cached + n == r->n_tokens;
-    double n_keys = (double)n * ((double)r->n_cached + 0.5 * ((double)n + 1)); /* seen by its tokens together */
-    *(is_prefill ? &b->pass.load.prefill_keys : &b->pass.load.decode_keys) += n_keys;
-    b->pass.load.n_tokens += n;
-    b->pass.load.n_logits += is_last;
-    *(is_prefill ? &b->pass.prefill_tokens : &b->pass.decode_tokens) += n;
     b->span_rows[b->n_spans] = row;
-    b->spans[b->n_spans++] =
-        (sp_span){.seq = row->seq, .tokens = row->tokens + r->n_cached, .n_tokens = n, .want_logits = is_last};
+    b->spans[b->n_spans++] = (sp_span){.seq = row->seq,
+                                       .tokens = row->tokens + r->n_cached,
+                                       .n_tokens = n,
+                                       .want_logits = r->n_cached + n == r->n_tokens};
 }
 
 /* Row i is alone and more than memory holds: it leaves with an error. */
@@ -174,12 +170,13 @@ static bool build_spans(batch *b, sp_error *err) {
     sp_policy *p = b->policy;
     size_t n_back = p->n_back, i_row;
     b->n_spans = 0;
-    b->pass.load = (sp_pass_load){0};
-    b->pass.prefill_tokens = b->pass.decode_tokens = b->pass.new_tokens = 0;
+    b->pass.new_tokens = 0;
     tell_lengths(b);
     bool good = sp_policy_build(p, &i_row);
     for (size_t i = n_back; i < p->n_back; i++) close_seq(b, row_of(&p->back[i]));
     if (!good) return refuse_alone(b, i_row, err);
+    b->pass.load = sp_policy_load(p, &b->pass.prefill_tokens);
+    b->pass.decode_tokens = b->pass.load.n_tokens - b->pass.prefill_tokens;
     for (size_t i = 0; i < p->n_running; i++)
         if (p->running[i].n_span > 0) {
             share_pages(b, &p->running[i]);

@@ -1,7 +1,6 @@
 /* The journal: writing it. Numbers are as x86-64 and AArch64 have them, little-endian. */
 #include "jobs/journal.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "jobs/journal_format.h"
 #include "jobs/syncer.h"
 #include "util/clock.h"
+#include "util/file.h"
 #include "util/size.h"
 
 /* WRITE_NS: rows of a small model have a pass a millisecond; what a kill may cost is as little as a pass of a big one.
@@ -94,16 +94,6 @@ static void add_earlier(sp_journal *journal) {
 
 /* ---- writing ---- */
 
-static bool write_all(int fd, const char *data, size_t n_bytes) {
-    for (size_t done = 0; done < n_bytes;) {
-        ssize_t put = write(fd, data + done, n_bytes - done);
-        if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return false;
-        done += (size_t)put;
-    }
-    return true;
-}
-
 /* Opens the file with the first write to it; what is torn of an earlier run's goes. */
 static bool open_file(sp_journal *journal) {
     if (journal->fd >= 0) return true;
@@ -114,7 +104,7 @@ static bool open_file(sp_journal *journal) {
 /* Writes what is pending; what was written of it is cut off again when the drive is full. */
 static bool flush(sp_journal *journal, sp_error *err) {
     if (journal->pending.n_bytes == 0) return true;
-    bool good = open_file(journal) && write_all(journal->fd, journal->pending.data, journal->pending.n_bytes);
+    bool good = open_file(journal) && sp_file_write_all(journal->fd, journal->pending.data, journal->pending.n_bytes);
     if (!good) {
         sp_fail_errno(err, "%s: writing the rows in flight", journal->path);
         if (journal->fd >= 0 && ftruncate(journal->fd, (off_t)journal->n_bytes) != 0)
@@ -156,8 +146,8 @@ static bool compact(sp_journal *journal, sp_error *err) {
         if (journal->flights[i].n_noted > 0) add_tokens(journal, journal->flights[i].row, 0);
     add_earlier(journal);
     int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-    bool good = fd >= 0 && write_all(fd, journal->pending.data, journal->pending.n_bytes) && fdatasync(fd) == 0 &&
-                rename(part, journal->path) == 0;
+    bool good = fd >= 0 && sp_file_write_all(fd, journal->pending.data, journal->pending.n_bytes) &&
+                fdatasync(fd) == 0 && rename(part, journal->path) == 0;
     if (!good) {
         sp_fail_errno(err, "%s: writing it anew", journal->path);
         unlink(part);

@@ -55,16 +55,6 @@ bool sp_rundir_create(sp_rundir *rundir, const char *home, sp_error *err) {
     return sp_fail_create(err, rundir->path);
 }
 
-static bool write_all(int fd, const char *text, size_t n_bytes) {
-    for (size_t done = 0; done < n_bytes;) {
-        ssize_t put = write(fd, text + done, n_bytes - done);
-        if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return false;
-        done += (size_t)put;
-    }
-    return fdatasync(fd) == 0;
-}
-
 bool sp_rundir_manifest(const sp_rundir *rundir, const json_t *manifest, sp_error *err) {
     char path[4200], part[4210];
     snprintf(path, sizeof path, "%s/manifest.json", rundir->path);
@@ -74,7 +64,7 @@ bool sp_rundir_manifest(const sp_rundir *rundir, const json_t *manifest, sp_erro
     size_t n_bytes = strlen(text);
     text[n_bytes] = '\n'; /* over the NUL: what is written has its length beside it */
     int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool good = fd >= 0 && write_all(fd, text, n_bytes + 1) && rename(part, path) == 0;
+    bool good = fd >= 0 && sp_file_write_all(fd, text, n_bytes + 1) && fdatasync(fd) == 0 && rename(part, path) == 0;
     if (!good) {
         sp_fail_errno(err, "%s: writing the manifest", path);
         unlink(part);

@@ -28,6 +28,11 @@ typedef struct {
     double scale[SP_COST_BUCKETS]; /* 1: as the rates say */
 } sp_cost;
 
+/* Keys that n tokens see together, the first of which sees first + 1. */
+static inline double sp_keys_seen(size_t first, size_t n) {
+    return (double)n * ((double)first + 0.5 * ((double)n + 1));
+}
+
 void sp_cost_init(sp_cost *cost, const sp_model *model, const sp_rates *rates);
 
 double sp_cost_compute_seconds(const sp_cost *cost, const sp_pass_load *load);

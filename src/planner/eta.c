@@ -6,8 +6,9 @@
 #include "util/size.h"
 
 /* RECENT: weight of the latest pass in what rates are now. WAITS: from this share of a pass on it was the drive that
- * limited it; of a pass that computed for longer, bytes / time would say too little of the drive. DOUBT: shrinks with
- * the passes seen, from what a plan doubts to the noise of a machine. */
+ * limited it; of a pass that computed for longer, bytes / time would say too little of the drive, as the first says too
+ * little unless it falls below FIRST_LEAST of what was known. DOUBT: shrinks with the passes seen, from what a plan
+ * doubts to the noise of a machine. */
 static const double recent = 0.35, waits = 0.5, first_least = 0.5, doubt_first = 0.25, doubt_least = 0.04,
                     doubt_passes = 12;
 enum { LEFT_ROWS = 320 }; /* three simulations of them take a millisecond */

@@ -399,6 +399,20 @@ size_t sp_policy_pages_most(const sp_policy *p) {
     return n_pages;
 }
 
+sp_pass_load sp_policy_load(const sp_policy *p, size_t *n_prefill) {
+    sp_pass_load load = {0};
+    *n_prefill = 0;
+    for (size_t i = 0; i < p->n_running; i++) {
+        const sp_policy_row *r = &p->running[i];
+        bool is_prefill = r->n_tokens - r->n_cached > 1;
+        load.n_tokens += r->n_span;
+        load.n_logits += r->n_span > 0 && r->n_cached + r->n_span == r->n_tokens;
+        if (is_prefill) *n_prefill += r->n_span;
+        *(is_prefill ? &load.prefill_keys : &load.decode_keys) += sp_keys_seen(r->n_cached, r->n_span);
+    }
+    return load;
+}
+
 void sp_policy_advance(sp_policy *p, size_t i, size_t n) {
     sp_policy_row *r = &p->running[i];
     size_t n_pages = sp_policy_needed(r, n);

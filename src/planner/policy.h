@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "planner/cost.h"
 #include "planner/prefix.h"
 
 enum { SP_POLICY_WINDOW = 256, SP_POLICY_SHORT_EVERY = 16, SP_POLICY_OVERTAKEN = 2 * SP_POLICY_WINDOW };
@@ -83,6 +84,8 @@ bool sp_policy_join(sp_policy *policy);
  * the newest to back. False: *i_row is more than all pages hold, alone; remove it. With a row in flight some n_span is
  * not 0 afterwards. */
 bool sp_policy_build(sp_policy *policy, size_t *i_row);
+/* What the pass that was built costs by, and how many of its tokens belong to rows that lack more than one. */
+sp_pass_load sp_policy_load(const sp_policy *policy, size_t *n_prefill);
 /* The pass has been run: running row i holds n tokens more. */
 void sp_policy_advance(sp_policy *policy, size_t i, size_t n);
 /* Running row i has n_cached tokens already (it holds none yet): a job that is taken up on its way. */

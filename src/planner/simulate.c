@@ -96,26 +96,14 @@ static bool is_dry(const state *st) { return st->n_taken == st->n_rows && st->p-
 
 /* ---- a pass ---- */
 
-/* Sum over n tokens, the first of which sees first + 1 keys. */
-static double keys_seen(size_t first, size_t n) { return (double)n * ((double)first + 0.5 * ((double)n + 1)); }
-
 /* False: a row that no memory is left for has gone. */
 static bool build(state *st) {
     size_t i_row;
-    st->load = (sp_pass_load){0};
-    st->n_prefill = 0;
     if (!sp_policy_build(st->p, &i_row)) {
         sp_policy_remove(st->p, i_row);
         return false;
     }
-    for (size_t i = 0; i < st->p->n_running; i++) {
-        const sp_policy_row *r = &st->p->running[i];
-        bool is_prefill = r->n_tokens - r->n_cached > 1;
-        st->load.n_tokens += r->n_span;
-        st->load.n_logits += r->n_span > 0 && r->n_cached + r->n_span == r->n_tokens;
-        if (is_prefill) st->n_prefill += r->n_span;
-        *(is_prefill ? &st->load.prefill_keys : &st->load.decode_keys) += keys_seen(r->n_cached, r->n_span);
-    }
+    st->load = sp_policy_load(st->p, &st->n_prefill);
     return true;
 }
 
@@ -176,7 +164,7 @@ static void skip_quiet(state *st) {
     sp_pass_load load = {.n_tokens = n_running, .n_logits = n_running};
     for (size_t i = 0; i < n_running; i++) {
         sp_policy_row *r = &st->p->running[i];
-        load.decode_keys += keys_seen(r->n_cached, n) / (double)n; /* of a pass in the middle */
+        load.decode_keys += sp_keys_seen(r->n_cached, n) / (double)n; /* of a pass in the middle */
         sp_policy_advance(st->p, i, n);
         r->n_tokens += n;
         r->n_new += n;

@@ -44,6 +44,16 @@ bool sp_file_is_absent(const char *path) {
     return stat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
+bool sp_file_write_all(int fd, const char *data, size_t n_bytes) {
+    for (size_t done = 0; done < n_bytes;) {
+        ssize_t put = write(fd, data + done, n_bytes - done);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return false;
+        done += (size_t)put;
+    }
+    return true;
+}
+
 bool sp_file_make_dirs(const char *path, sp_error *err) {
     char part[PATH_MAX];
     for (size_t n = 1; path[n - 1]; n++) {

@@ -13,6 +13,9 @@ bool sp_file_read(const char *path, size_t max_bytes, sp_buf *out, sp_error *err
  * reading it tells why. */
 bool sp_file_is_absent(const char *path);
 
+/* Writes all bytes to an open file, where it stands. False with errno. */
+bool sp_file_write_all(int fd, const char *data, size_t n_bytes);
+
 /* Makes the directory at path and all above it that are not there. */
 bool sp_file_make_dirs(const char *path, sp_error *err) SP_MUST_CHECK;
 
