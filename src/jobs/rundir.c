@@ -60,7 +60,7 @@ bool sp_rundir_manifest(const sp_rundir *rundir, const json_t *manifest, sp_erro
     snprintf(path, sizeof path, "%s/manifest.json", rundir->path);
     snprintf(part, sizeof part, "%s.part", path);
     char *text = json_dumps(manifest, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    SP_CHECK(text != NULL);
+    if (!text) return sp_fail(err, SP_ERR_MEMORY, "%s: no memory to write the manifest", path);
     size_t n_bytes = strlen(text);
     text[n_bytes] = '\n'; /* over the NUL: what is written has its length beside it */
     int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
