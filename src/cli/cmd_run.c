@@ -13,6 +13,7 @@ enum { ONE_REQUEST_NS = 500000000 };
 
 static volatile sig_atomic_t stop_requested;
 static volatile uint64_t stop_requested_ns;
+static volatile sig_atomic_t tells_stop; /* a live block is on the terminal */
 
 /* The first SIGINT, SIGTERM or SIGHUP (a terminal that closes) stops between passes; a later one ends the program at
  * once. Two that come together are one request: timeout(1) sends its signal to the process, then to the process group.
@@ -20,6 +21,11 @@ static volatile uint64_t stop_requested_ns;
 static void request_stop(int signal_number) {
     uint64_t now = sp_clock_ns();
     if (!stop_requested) stop_requested_ns = now;
+    if (!stop_requested && tells_stop) { /* in the empty line below the block, which clears it */
+        static const char told[] = "\rstopping after this pass; a second time: at once";
+        ssize_t ignored = write(STDERR_FILENO, told, sizeof told - 1);
+        (void)ignored;
+    }
     stop_requested = 1;
     if (now - stop_requested_ns < ONE_REQUEST_NS) return;
     signal(signal_number, SIG_DFL);
@@ -114,6 +120,7 @@ static int run_job(const sp_invocation *invocation, sp_job_options *options, sp_
                           : invocation->options[SP_OPT_QUIET].given ? SP_SHOW_QUIET
                                                                     : SP_SHOW_LIVE;
     sp_show *show = sp_show_new(style);
+    tells_stop = style == SP_SHOW_LIVE && isatty(STDERR_FILENO);
     sp_job_events events = sp_show_events(show);
     sp_job_result result = {0};
     bool good = err->code == SP_OK && sp_job_run(options, &events, &result, err);

@@ -122,9 +122,11 @@ static void man_page(void) {
 static void completion(void) {
     printf(
         "_spill() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} cmd=${COMP_WORDS[1]}\n"
-        "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    COMPREPLY=($(compgen -W \"");
+        "  local words=\"");
     for (size_t i = 0; i < sp_n_commands; i++) printf("%s ", sp_commands[i].name);
-    printf("--help --version\" -- \"$cur\"))\n    return\n  fi\n  case $prev in\n");
+    printf(
+        "\"\n  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+        "    COMPREPLY=($(compgen -W \"$words--help --version\" -- \"$cur\"))\n    return\n  fi\n  case $prev in\n");
     for (size_t i = 0; i < SP_OPT_COUNT; i++) {
         if (sp_options[i].kind != SP_KIND_CHOICE) continue;
         printf("    --%s) COMPREPLY=($(compgen -W \"", sp_options[i].long_name);
@@ -139,7 +141,11 @@ static void completion(void) {
         printf("\" ;;\n");
     }
     printf(
-        "    *) local opts= ;;\n  esac\n  if [[ $cur == -* ]]; then COMPREPLY=($(compgen -W \"$opts\" -- \"$cur\"))\n"
+        "    *) local opts= ;;\n  esac\n  case $cmd in\n    help) ;;\n"
+        "    resume|status|tail) words=$(\"${COMP_WORDS[0]}\" runs 2>/dev/null | cut -d ' ' -f 1) ;;\n"
+        "    *) words= ;;\n  esac\n"
+        "  if [[ $cur == -* ]]; then COMPREPLY=($(compgen -W \"$opts\" -- \"$cur\"))\n"
+        "  elif [ -n \"$words\" ]; then COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
         "  else COMPREPLY=($(compgen -f -- \"$cur\")); fi\n}\ncomplete -o filenames -F _spill spill\n");
 }
 

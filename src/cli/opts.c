@@ -132,10 +132,17 @@ static size_t distance(const char *a, const char *b) {
     return row[m];
 }
 
-/* The nearest of n names to word within two edits, or NULL. */
+/* The one of n names that word begins, if it is the only one; else the nearest to it within two edits, or NULL. */
 static const char *nearest_name(const char *word, const char *const *names, size_t n) {
     const char *best = NULL;
-    size_t best_distance = 3;
+    size_t best_distance = 3, n_begun = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!*word || strncmp(names[i], word, strlen(word)) != 0) continue;
+        best = names[i];
+        n_begun++;
+    }
+    if (n_begun == 1) return best;
+    best = NULL;
     for (size_t i = 0; i < n; i++) {
         size_t d = distance(word, names[i]);
         if (d < best_distance) {

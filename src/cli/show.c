@@ -46,22 +46,44 @@ sp_show *sp_show_new(sp_show_style style) {
 
 void sp_show_free(sp_show *show) { free(show); }
 
-void sp_show_lines(FILE *to, const char *lines) {
-    while (*lines) {
-        char shown[2048];
-        size_t n_bytes = strcspn(lines, "\n");
-        fprintf(to, "%s\n", sp_printable(lines, n_bytes, shown, sizeof shown));
-        lines += n_bytes + (lines[n_bytes] == '\n');
-    }
-}
-
 static size_t terminal_columns(void) {
     struct winsize size;
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+/* How much of a line goes into room columns: up to its last comma, for "1 m 02 s" stays together, else all of it. */
+static size_t fold_at(const char *text, size_t room) {
+    size_t at = strlen(text);
+    if (at <= room) return at;
+    for (size_t i = 1; i <= room; i++)
+        if (text[i] == ' ' && strchr(",;:", text[i - 1])) at = i;
+    return at;
+}
+
+/* The plan's lines, control bytes escaped: a model's name is a path's, and so anybody's. On a terminal that is too
+ * narrow for one, its rest is indented below. */
+static void plan_lines(FILE *to, const char *lines) {
+    enum { INDENT = 6, MIN_COLUMNS = 40 };
+    struct winsize size;
+    bool folds = isatty(fileno(to)) && ioctl(fileno(to), TIOCGWINSZ, &size) == 0 && size.ws_col >= MIN_COLUMNS;
+    char shown[2048];
+    for (size_t n_bytes; *lines; lines += n_bytes + (lines[n_bytes] == '\n')) {
+        n_bytes = strcspn(lines, "\n");
+        const char *at = sp_printable(lines, n_bytes, shown, sizeof shown);
+        for (int indent = 0; folds && strlen(at) + (size_t)indent > size.ws_col; indent = INDENT) {
+            size_t n = fold_at(at, size.ws_col - (size_t)indent);
+            if (!at[n]) break;
+            fprintf(to, "%*s%.*s\n", indent, "", (int)n, at);
+            at += n + 1;
+        }
+        fprintf(to, "%*s%s\n", at == shown ? 0 : INDENT, "", at);
+    }
+}
+
 static void clear(sp_show *show) {
+    if (show->style != SP_SHOW_LIVE) return;
     size_t columns = terminal_columns();
+    fputs("\r\033[2K", stderr);            /* what a signal left below it: ^C, what cmd_run.c says of it */
     for (; show->n_lines; show->n_lines--) /* a terminal that was made narrower since has folded the line */
         for (size_t i = 0; i < sp_max_size(1, sp_div_up(show->widths[show->n_lines - 1], columns)); i++)
             fputs("\033[A\033[2K", stderr);
@@ -90,7 +112,7 @@ json_t *sp_show_plan_json(const sp_job_info *info) {
 void sp_show_plan(FILE *to, const sp_job_info *info) {
     sp_buf text = {0};
     sp_plan_text(info->model, info->machine, info->request, info->plan, &text);
-    if (text.data) sp_show_lines(to, text.data);
+    if (text.data) plan_lines(to, text.data);
     sp_buf_clear(&text);
     if (sp_plan_warning(info->machine, info->request, info->plan, &text) && text.n_bytes)
         fprintf(to, "warning: %.*s\n", (int)text.n_bytes, text.data);
@@ -195,16 +217,21 @@ static void block_row(sp_show *show, const sp_row *row) {
                  shown);
 }
 
+/* " of 64", ", 1 m 02 s - 1 m 10 s to go": each empty if it is not known. */
+static void tell_rest(const sp_job_progress *progress, char total[32], char left[96]) {
+    char low[SP_UNITS_BYTES], high[SP_UNITS_BYTES];
+    total[0] = left[0] = '\0';
+    if (progress->all_rows_known) snprintf(total, 32, " of %zu", progress->n_rows_known);
+    if (progress->left.high_s > 0)
+        snprintf(left, 96, ", %s - %s to go", sp_units_time(progress->left.low_s, low),
+                 sp_units_time(progress->left.high_s, high));
+}
+
 static void draw_block(sp_show *show, const sp_job_progress *progress) {
-    char total[32] = "", new_tokens[32], prompt_tokens[32], memory[32], elapsed[32], left[96] = "";
+    char total[32], new_tokens[32], prompt_tokens[32], memory[32], elapsed[32], left[96];
     const sp_pass_stats *pass = &progress->pass->pass;
     double seconds = progress->seconds > 0 ? progress->seconds : 1e-9, pass_s = (double)pass->ns / 1e9;
-    if (progress->all_rows_known) snprintf(total, sizeof total, " of %zu", progress->n_rows_known);
-    if (progress->left.high_s > 0) {
-        char low[SP_UNITS_BYTES], high[SP_UNITS_BYTES];
-        snprintf(left, sizeof left, ", %s - %s to go", sp_units_time(progress->left.low_s, low),
-                 sp_units_time(progress->left.high_s, high));
-    }
+    tell_rest(progress, total, left);
     clear(show);
     show->columns = terminal_columns();
     block_printf(show, "rows    %zu done, %zu in flight%s   %zu error%s", progress->n_done, progress->n_running, total,
@@ -213,9 +240,12 @@ static void draw_block(sp_show *show, const sp_job_progress *progress) {
                  sp_units_count(progress->new_tokens, new_tokens), (double)progress->new_tokens / seconds,
                  sp_units_count(progress->prompt_tokens, prompt_tokens), (unsigned long long)progress->pass->i_pass,
                  pass_s);
-    block_printf(show, "memory  %s   read %.2f GB/s, waited %.0f%%", sp_units_bytes(progress->rss_bytes, memory),
-                 pass_s > 0 ? (double)pass->bytes_read / pass_s / 1e9 : 0.0,
-                 pass_s > 0 ? 100.0 * (double)pass->wait_ns / (double)pass->ns : 0.0);
+    sp_units_bytes(progress->rss_bytes, memory);
+    if (pass->bytes_read && pass_s > 0)
+        block_printf(show, "memory  %s   read %.2f GB/s, waited %.0f%%", memory,
+                     (double)pass->bytes_read / pass_s / 1e9, 100.0 * (double)pass->wait_ns / (double)pass->ns);
+    else
+        block_printf(show, "memory  %s", memory);
     block_printf(show, "time    %s so far%s", sp_units_time(seconds, elapsed), left);
     for (size_t i = 0; i < progress->n_running && i < SHOWN_ROWS; i++) block_row(show, progress->running[i]);
     fflush(stderr);
@@ -227,6 +257,7 @@ static void on_plan(void *ctx, const sp_job_info *info) {
     sp_show *show = ctx;
     if (show->style == SP_SHOW_JSON) emit_plan(info);
     if (show->style != SP_SHOW_LIVE && show->style != SP_SHOW_PLAIN) return;
+    clear(show);
     sp_show_plan(stderr, info);
     if (show->style != SP_SHOW_LIVE) return;
     show->columns = terminal_columns();
@@ -245,10 +276,12 @@ static void on_pass(void *ctx, const sp_job_progress *progress) {
         show->drawn_ns = now;
     }
     if (show->style == SP_SHOW_PLAIN && progress->seconds - show->plain_s >= PLAIN_EVERY_S) {
+        char total[32], left[96], tokens[SP_UNITS_BYTES];
         show->plain_s = progress->seconds;
-        fprintf(stderr, "%zu row%s done, %zu in flight, %zu new tokens, %.1f tokens/s\n", progress->n_done,
-                sp_units_s(progress->n_done), progress->n_running, progress->new_tokens,
-                (double)progress->new_tokens / progress->seconds);
+        tell_rest(progress, total, left);
+        fprintf(stderr, "%zu%s row%s done, %zu in flight, %s new tokens (%.1f/s)%s\n", progress->n_done, total,
+                sp_units_s(*total ? progress->n_rows_known : progress->n_done), progress->n_running,
+                sp_units_count(progress->new_tokens, tokens), (double)progress->new_tokens / progress->seconds, left);
     }
 }
 
@@ -274,7 +307,7 @@ void sp_show_end(sp_show *show, const sp_job_result *result) {
                 sp_units_s(result->n_done), result->n_errors, sp_units_s(result->n_errors), path);
         return;
     }
-    if (result->was_resumed) snprintf(before, sizeof before, ", %zu of them from before", result->n_before);
+    if (result->n_before) snprintf(before, sizeof before, ", %zu of them from before", result->n_before);
     if (result->stopped && result->has_no_file)
         snprintf(next, sizeof next, "; no regular file, the run cannot be continued");
     else if (result->stopped && *result->run_id)

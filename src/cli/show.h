@@ -23,7 +23,4 @@ void sp_show_free(sp_show *show);
 void sp_show_plan(FILE *to, const sp_job_info *info);
 json_t *sp_show_plan_json(const sp_job_info *info);
 
-/* Lines for people, their control bytes escaped: a model's name is a path's, and so anybody's. */
-void sp_show_lines(FILE *to, const char *lines);
-
 #endif

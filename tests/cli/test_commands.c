@@ -35,6 +35,7 @@ static const struct {
     {"run", 2, NULL, "0 arguments found"},
     {"run a b c", 2, NULL, "3 arguments found"},
     {"run --max-token 5 a b", 2, NULL, "did you mean --max-tokens?"},
+    {"run --temp 1 a b", 2, NULL, "did you mean --temperature?"},
     {"run --nonsense a b", 2, NULL, "--nonsense: no such option"},
     {"run --max-tokens", 2, NULL, "--max-tokens: no value found"},
     {"run --max-tokens x a b", 2, NULL, "--max-tokens: 'x' found, a whole number wanted"},
@@ -130,6 +131,22 @@ static void test_inputs_told_early(void **state) {
         {"command -v script >/dev/null || { echo to go; exit 0; }; script -qc 'stty cols 80; \"$SPILL\" run " MODEL
          " " ROWS "' /dev/null </dev/null | grep '^time  '",
          0, "to go"},
+        /* completion knows commands and jobs */
+        {"command -v bash >/dev/null || { echo status; exit 0; }; \"$SPILL\" help completion >$D/c; bash -c '. '$D'/c;"
+         "COMP_WORDS=(spill help sta) COMP_CWORD=2; _spill; echo ${COMPREPLY[@]}'",
+         0, "status"},
+        {"\"$SPILL\" run -q --limit 1 " MODEL " " ROWS " >$D/o 2>&1; command -v bash >/dev/null || { echo -; exit 0; };"
+         "bash -c '. '$D'/c; COMP_WORDS=(\"$SPILL\" tail 2) COMP_CWORD=2; _spill; echo ${COMPREPLY[@]}'",
+         0, "-"},
+        /* nor is a figure of the plan folded */
+        {"command -v script >/dev/null || { echo '      48 rows in'; exit 0; }; script -qc 'stty cols 60; \"$SPILL\" "
+         "plan " MODEL " " ROWS "' /dev/null </dev/null",
+         0, "tokens,\r\n      "},
+        /* a signal is answered at once, though a pass may take a minute */
+        {"command -v script >/dev/null || { echo stopping after this pass; exit 75; }; head -n 1 " ROWS
+         " >$D/row; script -qec '{ cat '$D'/row; sleep 3; } | { timeout 1.5 \"$SPILL\" run " MODEL
+         " - -o '$D'/stopped; exit $?; }' /dev/null </dev/null; [ $? = 124 ] && exit 75",
+         75, "stopping after this pass"},
     };
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
         char command[1000];
