@@ -43,8 +43,8 @@ typedef struct {
     sp_resume *resume;                      /* go on with this one; borrowed */
 } sp_job_options;
 
-/* Sets what the earlier run was given and what decides bytes; the others (threads, memory, time limit...) stay. Strings
- * are borrowed from it. */
+/* Sets what the earlier run was given and what decides bytes, and its limits (memory, threads, rows) where options have
+ * none; the others (placement, time limit...) stay. Strings are borrowed from it. */
 void sp_resume_options(sp_resume *resume, sp_job_options *options);
 
 /* Known once planning is done. */

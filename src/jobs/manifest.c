@@ -55,6 +55,12 @@ json_t *sp_manifest_parameters(const sp_job_options *options) {
                      (int)options->echo_tokens, "date", (json_int_t)options->prompt.now_s);
 }
 
+/* What the command allowed the job to take; zeros: what the plan says. */
+static json_t *limits_section(const sp_job_options *options) {
+    return json_pack("{s:I,s:I,s:I}", "memory_bytes", (json_int_t)options->memory_bytes, "threads",
+                     (json_int_t)options->n_threads, "rows", (json_int_t)options->rows_cap);
+}
+
 static json_t *machine_section(const sp_manifest *m) {
     return json_pack("{s:I,s:I,s:I,s:s}", "ram_bytes", (json_int_t)m->machine->ram_bytes, "limit_bytes",
                      (json_int_t)m->machine->limit_bytes, "cpus", (json_int_t)m->machine->n_cpus, "isa", m->isa);
@@ -85,6 +91,7 @@ json_t *sp_manifest_json(const sp_manifest *m) {
                   sp_plan_json(m->model, m->machine, m->request, m->plan), "result", result_section(m->result));
     set_absolute_path(manifest, "results", m->result->results_path);
     /* Beside what people look for, what resume needs. */
+    json_object_set_new(manifest, "limits", limits_section(m->options));
     if (m->error) json_object_set_new(manifest, "error", sp_json_text(m->error));
     json_object_set_new(manifest, "format", json_integer(SP_MANIFEST_FORMAT));
     json_object_set_new(manifest, "own_results", json_boolean(m->options->output_path == NULL));

@@ -307,6 +307,10 @@ void sp_resume_options(sp_resume *resume, sp_job_options *options) {
     options->prompt.plain_text = json_is_true(json_object_get(parameters, "plain_text"));
     options->prompt.now_s = count_of(parameters, "date");
     options->echo_tokens = json_is_true(json_object_get(parameters, "echo_tokens"));
+    const json_t *limits = json_object_get(resume->manifest, "limits");
+    if (!options->memory_bytes) options->memory_bytes = (uint64_t)count_of(limits, "memory_bytes");
+    if (!options->n_threads) options->n_threads = (size_t)count_of(limits, "threads");
+    if (!options->rows_cap) options->rows_cap = (size_t)count_of(limits, "rows");
     bool is_own = json_is_true(json_object_get(resume->manifest, "own_results"));
     options->output_path = is_own ? NULL : resume->results_path;
     options->resume = resume;

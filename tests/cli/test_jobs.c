@@ -127,6 +127,17 @@ static void test_a_row_read_last(void **state) {
     free(shell(0, "rm -rf $D/runs/$(ls $D/runs | tail -n 1)"));
 }
 
+/* resume keeps to what the command was allowed to take, unless it is told otherwise. */
+static void test_limits_are_kept(void **state) {
+    (void)state;
+    free(shell(75, "stop $D/limits 12 " RUN "--memory 300M --threads 1 --rows 3" ROWS "-o $D/limits"));
+    expect(75, "\"budget_bytes\":419430400", "\"$SPILL\" resume --json --time-limit 0.01s --memory 400M");
+    free(shell(3, "\"$SPILL\" resume --json 2>$D/events"));
+    expect(0, "\"budget_bytes\":419430400", "grep -m1 '\"rows\":3,' $D/events");
+    expect(0, "\"threads\": 1", "grep -A4 '\"limits\"' $(ls -d $D/runs/* | tail -n 1)/manifest.json");
+    expect_same("$D/want", "$D/limits");
+}
+
 /* More rows in flight than are read ahead, all of which come back. */
 static void test_many_in_flight(void **state) {
     (void)state;
@@ -523,3 +534,4 @@ int main(void) {
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
+        cmocka_unit_test(test_limits_are_kept),
