@@ -16,8 +16,9 @@ const sp_command sp_commands[] = {
      sp_cmd_run},
     {"resume", SP_CMD_RESUME, "[RUN]", 0, 1, "go on with a job that was stopped, failed or killed",
      "RUN is an id that spill runs lists; without it, the newest unfinished job that can go on. Results are those of "
-     "an undisturbed run, byte for byte: rows in flight keep their tokens. A model, input or parameter that changed is "
-     "refused, and nothing is touched. A job that read standard input needs the same bytes there again. Exit status "
+     "an undisturbed run, byte for byte: rows in flight keep their tokens. --memory, --threads and --rows stay as they "
+     "were last given. A model, input or parameter that changed is refused, and nothing is touched. A job that read "
+     "standard input needs the same bytes there again. Exit status "
      "as of spill run; 2 too when another process runs the job or there is none.",
      sp_cmd_resume},
     {"status", SP_CMD_STATUS, "[RUN]", 0, 1, "show how far a job is, from any terminal",

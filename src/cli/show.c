@@ -315,10 +315,10 @@ void sp_show_end(sp_show *show, const sp_job_result *result) {
     if (result->n_expected)
         snprintf(scored, sizeof scored, ", %zu of %zu as expected (%.1f%%)", result->n_matched, result->n_expected,
                  100.0 * (double)result->n_matched / (double)result->n_expected);
-    fprintf(stderr, "%s: %zu row%s (%zu error%s)%s, %s new tokens in %s (%.1f/s), peak %s\nresults: %s%s%s\n",
+    fprintf(stderr, "%s: %zu row%s (%zu error%s)%s, %s new token%s in %s (%.1f/s), peak %s\nresults: %s%s%s\n",
             result->stopped ? "stopped" : "done", result->n_done, sp_units_s(result->n_done), result->n_errors,
             sp_units_s(result->n_errors), before, sp_units_count(result->new_tokens, tokens),
-            sp_units_time(result->seconds, time),
+            sp_units_s(result->new_tokens), sp_units_time(result->seconds, time),
             result->seconds > 0 ? (double)result->new_tokens / result->seconds : 0.0,
             sp_units_bytes(result->peak_rss_bytes, memory), path, scored, next);
 }
