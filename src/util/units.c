@@ -14,7 +14,9 @@ const char *sp_units_bytes(uint64_t n_bytes, char text[SP_UNITS_BYTES]) {
 
 const char *sp_units_time(double seconds, char text[SP_UNITS_BYTES]) {
     unsigned long long s = (unsigned long long)(seconds + 0.5);
-    if (seconds < 9.95) /* what is printed as 9.9 */
+    if (seconds > 0 && seconds < 0.0995) /* what is not printed as 100 */
+        snprintf(text, SP_UNITS_BYTES, seconds < 0.00095 ? "%.1f ms" : "%.0f ms", seconds * 1e3);
+    else if (seconds < 9.95) /* what is printed as 9.9 */
         snprintf(text, SP_UNITS_BYTES, "%.1f s", seconds);
     else if (s < 60)
         snprintf(text, SP_UNITS_BYTES, "%llu s", s);

@@ -235,8 +235,8 @@ static void test_numbers_for_people(void **state) {
     static const struct {
         double seconds;
         const char *text;
-    } times[] = {{4.24, "4.2 s"},    {9.96, "10 s"},    {59.4, "59 s"},
-                 {59.6, "1 m 00 s"}, {190, "3 m 10 s"}, {40800, "11 h 20 m"}};
+    } times[] = {{0.0004, "0.4 ms"}, {0.0994, "99 ms"},  {0.0996, "0.1 s"}, {4.24, "4.2 s"},     {9.96, "10 s"},
+                 {59.4, "59 s"},     {59.6, "1 m 00 s"}, {190, "3 m 10 s"}, {40800, "11 h 20 m"}};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         assert_string_equal(sp_units_time(times[i].seconds, text), times[i].text);
     assert_string_equal(sp_units_bytes(999, text), "999 B");
