@@ -54,7 +54,9 @@ void sp_help_program(void) {
     printf("spill %s: runs language models bigger than memory over files of prompts\n\nusage: spill COMMAND ...\n\n",
            SP_VERSION);
     for (size_t i = 0; i < sp_n_commands; i++) printf("  %-10s %s\n", sp_commands[i].name, sp_commands[i].summary);
-    printf("\nspill COMMAND --help tells more. Try: spill run models/fields models/fields/sample.jsonl\n");
+    printf(
+        "\nJobs and measurements are kept in $SPILL_HOME (default: $XDG_DATA_HOME/spill, else ~/.local/share/spill).\n"
+        "spill COMMAND --help tells more. Try: spill run models/fields models/fields/sample.jsonl\n");
 }
 
 void sp_help_command(const sp_command *command) {

@@ -20,6 +20,7 @@ static const struct {
     const char *out, *err; /* parts of what is printed; NULL: nothing may be printed there */
 } cases[] = {
     {"--help", 0, "usage: spill COMMAND", NULL},
+    {"--help", 0, "kept in $SPILL_HOME", NULL},
     {"--version", 0, "spill ", NULL},
     {"help", 0, "tokenize", NULL},
     {"help run", 0, "--max-tokens N", NULL},
