@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <xxhash.h>
+
 #include "util/file.h"
 #include "util/json.h"
 
@@ -55,11 +57,22 @@ bool sp_rundir_create(sp_rundir *rundir, const char *home, sp_error *err) {
     return sp_fail_create(err, rundir->path);
 }
 
-bool sp_rundir_manifest(const sp_rundir *rundir, const json_t *manifest, sp_error *err) {
-    char path[4200], part[4210];
+/* The hash of all that a manifest says, however its file is laid out. False: no memory. */
+static bool seal_of(const json_t *manifest, char seal[33]) {
+    char *text = json_dumps(manifest, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    if (!text) return false;
+    XXH128_hash_t hash = XXH3_128bits(text, strlen(text));
+    snprintf(seal, 33, "%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+    free(text);
+    return true;
+}
+
+bool sp_rundir_manifest(const sp_rundir *rundir, json_t *manifest, sp_error *err) {
+    char path[4200], part[4210], seal[33];
     snprintf(path, sizeof path, "%s/manifest.json", rundir->path);
     snprintf(part, sizeof part, "%s.part", path);
-    char *text = json_dumps(manifest, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    bool is_sealed = seal_of(manifest, seal) && json_object_set_new(manifest, "seal", json_string(seal)) == 0;
+    char *text = !is_sealed ? NULL : json_dumps(manifest, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     if (!text) return sp_fail(err, SP_ERR_MEMORY, "%s: no memory to write the manifest", path);
     size_t n_bytes = strlen(text);
     text[n_bytes] = '\n'; /* over the NUL: what is written has its length beside it */
@@ -129,8 +142,20 @@ json_t *sp_rundir_load_manifest(const sp_rundir *rundir, sp_error *err) {
     char path[4200];
     snprintf(path, sizeof path, "%s/manifest.json", rundir->path);
     json_t *manifest = sp_json_load(path, MANIFEST_BYTES_MAX, err);
-    if (manifest && json_is_object(manifest)) return manifest;
-    if (manifest) sp_fail(err, SP_ERR_INPUT, "%s: not an object", path);
+    if (!manifest) return NULL;
+    char seal[33] = "", wanted[33] = "";
+    const char *found = json_string_value(json_object_get(manifest, "seal"));
+    snprintf(seal, sizeof seal, "%s", found ? found : "");
+    bool good = json_is_object(manifest) || sp_fail(err, SP_ERR_INPUT, "%s: not an object", path);
+    /* A manifest that never had a seal is one of an earlier spill. */
+    bool is_sealed = good && json_object_del(manifest, "seal") == 0;
+    if (is_sealed && !seal_of(manifest, wanted)) good = sp_fail(err, SP_ERR_MEMORY, "%s: no memory to read it", path);
+    if (good && is_sealed && strcmp(seal, wanted) != 0)
+        good = sp_fail(err, SP_ERR_INPUT,
+                       "%s: altered since spill wrote it (seal %s found, its content wants %s); put it back as it was, "
+                       "or run the rows as a new job",
+                       path, *seal ? seal : "of no text", wanted);
+    if (good) return manifest;
     json_decref(manifest);
     return NULL;
 }
