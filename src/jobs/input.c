@@ -22,8 +22,8 @@
 enum { READ_BYTES = 128 * 1024, KEPT_BYTES = 64, POLL_MS = 100 };
 
 struct sp_input {
-    int fd; /* -1: the built-in set */
-    char *path;
+    int fd;     /* -1: the built-in set */
+    char *path; /* what messages call it */
     char *window;
     size_t begin, filled, room;
     size_t i_line;
@@ -89,7 +89,7 @@ sp_input *sp_input_open(const char *path, sp_error *err) {
     SP_CHECK(input != NULL);
     input->fd = fd;
     input->is_regular = S_ISREG(st.st_mode);
-    input->path = strdup(path);
+    input->path = strdup(is_stdin ? "standard input" : path);
     input->hash = XXH3_createState();
     input->window = malloc(READ_BYTES);
     input->room = READ_BYTES;

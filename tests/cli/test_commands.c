@@ -306,7 +306,7 @@ static void test_odd_streams(void **state) {
         {"exec \"$SPILL\" run --help >/dev/full", 1, "No space left"},
         {"exec \"$SPILL\" --version >&-", 1, "stdout"},
         {"exec \"$SPILL\" run --limit 1 " MODEL " " ROWS " >&-", 2, "stdout: closed"},
-        {"exec \"$SPILL\" run --limit 1 " MODEL " - <&-", 2, "-: reading line 1"},
+        {"exec \"$SPILL\" run --limit 1 " MODEL " - <&-", 2, "standard input: reading line 1"},
         {"cat " ROWS " >$SPILL_HOME/r.jsonl; exec \"$SPILL\" run " MODEL " $SPILL_HOME/r.jsonl >>$SPILL_HOME/r.jsonl",
          2, "stdout: is a file that this run reads"},
         {"exec \"$SPILL\" run " MODEL " - <$SPILL_HOME/r.jsonl -o $SPILL_HOME/r.jsonl", 2, "is the input"},
