@@ -30,6 +30,7 @@ struct sp_input {
     uint64_t n_read, n_file_read; /* unpacked, and as it lies there */
     bool at_end;
     bool is_regular;   /* never waits */
+    struct stat seen;  /* how a regular file was when it was last looked at */
     sp_unpack *unpack; /* NULL: it is as it lies there */
     bool (*should_stop)(void *ctx);
     void *ctx;
@@ -58,6 +59,23 @@ static bool wait_readable(const sp_input *input, sp_error *err) {
     }
 }
 
+/* Whether a file still is the one that was opened: rows of another must not mix with it, nor those behind a cut be
+ * missing in silence. Rows may be appended. Files of /proc have no size, and times of their own. */
+static bool check_same(sp_input *input, sp_error *err) {
+    const struct stat *was = &input->seen;
+    struct stat is;
+    if (!input->is_regular || was->st_size == 0 || fstat(input->fd, &is) != 0) return true;
+    bool same_time = is.st_mtim.tv_sec == was->st_mtim.tv_sec && is.st_mtim.tv_nsec == was->st_mtim.tv_nsec;
+    if (is.st_size == was->st_size && !same_time)
+        return sp_fail(err, SP_ERR_IO, "%s: changed while it was read (written to); put it back as it was",
+                       input->path);
+    if (is.st_size < was->st_size)
+        return sp_fail(err, SP_ERR_IO, "%s: changed while it was read (%lld bytes found, %lld before); put it back",
+                       input->path, (long long)is.st_size, (long long)was->st_size);
+    input->seen = is;
+    return true;
+}
+
 /* Bytes as they lie there; a packed input's source. */
 static ssize_t read_raw(void *ctx, void *to, size_t n_bytes, sp_error *err) {
     sp_input *input = ctx;
@@ -67,7 +85,7 @@ static ssize_t read_raw(void *ctx, void *to, size_t n_bytes, sp_error *err) {
         if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (got < 0) sp_fail_errno(err, "%s: reading line %zu", input->path, input->i_line + 1);
         if (got > 0) input->n_file_read += (uint64_t)got;
-        return got;
+        return got >= 0 && !check_same(input, err) ? -1 : got;
     }
 }
 
@@ -89,6 +107,7 @@ sp_input *sp_input_open(const char *path, sp_error *err) {
     SP_CHECK(input != NULL);
     input->fd = fd;
     input->is_regular = S_ISREG(st.st_mode);
+    input->seen = st;
     input->path = strdup(is_stdin ? "standard input" : path);
     input->hash = XXH3_createState();
     input->window = malloc(READ_BYTES);

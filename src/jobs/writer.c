@@ -37,6 +37,7 @@ static bool open_locked(sp_writer *writer, const char *path, int flags, sp_error
         close(fd);
         return false;
     }
+    writer->is_own = true;
     if (writer->is_regular && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         sp_fail(err, SP_ERR_USAGE, "%s: another run writes its results there; name another file with -o", path);
         sp_writer_close(writer);
@@ -124,9 +125,14 @@ bool sp_writer_check(const sp_writer *writer, sp_error *err) {
     if (st.st_nlink == 0 && access(writer->path, F_OK) != 0)
         return sp_fail(err, SP_ERR_IO, "%s: deleted while the run wrote results to it; run the rows again",
                        writer->path);
-    return (uint64_t)st.st_size >= writer->end_bytes ||
-           sp_fail(err, SP_ERR_IO, "%s: has %lld bytes of the %llu that the run wrote to it; run the rows again",
-                   writer->path, (long long)st.st_size, (unsigned long long)writer->end_bytes);
+    if ((uint64_t)st.st_size < writer->end_bytes)
+        return sp_fail(err, SP_ERR_IO, "%s: has %lld bytes of the %llu that the run wrote to it; run the rows again",
+                       writer->path, (long long)st.st_size, (unsigned long long)writer->end_bytes);
+    return !writer->is_own || (uint64_t)st.st_size == writer->end_bytes ||
+           sp_fail(err, SP_ERR_IO,
+                   "%s: %llu bytes found that another program wrote to it, none wanted; take them out and give the "
+                   "same command again",
+                   writer->path, (unsigned long long)st.st_size - (unsigned long long)writer->end_bytes);
 }
 
 void sp_writer_close(sp_writer *writer) {

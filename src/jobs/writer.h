@@ -14,6 +14,7 @@ typedef struct {
     char *path;               /* for messages; heap */
     bool is_regular;          /* a file that can be synced and cut; else a pipe or a device */
     bool is_closed_by_reader; /* a write found the reader gone (EPIPE) */
+    bool is_own;              /* opened and locked here: nobody else may write to it, as to a stdout that is shared */
     uint64_t end_bytes;       /* where the last whole line ends */
     uint64_t n_unsynced;
 } sp_writer;
@@ -32,7 +33,8 @@ bool sp_writer_open_fd(sp_writer *writer, int fd, const char *name, sp_error *er
 bool sp_writer_line(sp_writer *writer, const char *line, size_t n_bytes, sp_error *err) SP_MUST_CHECK;
 /* Puts on the drive what is not there yet. */
 bool sp_writer_sync(sp_writer *writer, sp_error *err) SP_MUST_CHECK;
-/* Whether a regular file still has what was written to it: somebody may have deleted it or cut it. */
+/* Whether a regular file still has what was written to it, and one of its own nothing else: somebody may have deleted
+ * it, cut it or written to it. */
 bool sp_writer_check(const sp_writer *writer, sp_error *err) SP_MUST_CHECK;
 /* For a caller who syncs: the descriptor if something is to be synced, which counts as synced from now on; else -1. */
 int sp_writer_take_unsynced(sp_writer *writer);

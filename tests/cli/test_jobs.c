@@ -469,7 +469,9 @@ static void test_nothing_to_go_on_with(void **state) {
 /* "done" means that the results are there. */
 static void test_results_taken_away(void **state) {
     (void)state;
-    const char *const acts[][2] = {{"rm $D/gone", "deleted while"}, {": >$D/gone", "bytes of the"}};
+    const char *const acts[][2] = {{"rm $D/gone", "deleted while"},
+                                   {": >$D/gone", "bytes of the"},
+                                   {"echo foreign >>$D/gone", ": 8 bytes found that another program wrote"}};
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
         char command[400];
         snprintf(command, sizeof command,
@@ -478,7 +480,31 @@ static void test_results_taken_away(void **state) {
                  acts[i][0]);
         expect(1, acts[i][1], command);
         expect(0, acts[i][1], "\"$SPILL\" status | grep '  error  '");
+        if (strstr(acts[i][0], "foreign"))
+            free(shell(3, "sed -i /^foreign/d $D/gone; " RUN "--limit 24 " MODEL
+                          " $D/many.jsonl -o $D/gone; s=$?; [ $(wc -l <$D/gone) = 24 ] && exit $s"));
         free(shell(0, "rm -f $D/gone"));
+    }
+}
+
+/* Rows of another file, or none, come from an input that is written to while it is read: no line says so by itself. */
+static void test_input_changes_under_the_run(void **state) {
+    (void)state;
+    static const char *const acts[] = {"truncate -s 400000 $D/fed", ": >$D/fed", "sed s/lamp/bulb/ $D/feed >$D/fed"};
+    free(shell(0,
+               "seq 1 1500 | awk '{ printf \"%%-488s,\\\"prompt\\\":\\\"lamp %%04d\\\"}\\n\","
+               "\"{\\\"max_tokens\\\":3\", $1 }' >$D/feed; " RUN MODEL " $D/feed -o $D/fed.want"));
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
+        free(shell(0, "cp $D/feed $D/fed; rm -f $D/fed.out"));
+        char command[400];
+        snprintf(command, sizeof command,
+                 RUN "--rows 1 " MODEL
+                     " $D/fed -o $D/fed.out & p=$!; until [ -s $D/fed.out ]; do sleep 0.02; done; "
+                     "%s; wait $p",
+                 acts[i]);
+        expect(1, "fed: changed while it was read", command);
+        free(shell(0, "cp $D/feed $D/fed; " RUN MODEL " $D/fed -o $D/fed.out"));
+        expect_same("$D/fed.want", "$D/fed.out");
     }
 }
 
@@ -558,6 +584,7 @@ int main(void) {
         cmocka_unit_test(test_one_row),
         cmocka_unit_test(test_nothing_to_go_on_with),
         cmocka_unit_test(test_results_taken_away),
+        cmocka_unit_test(test_input_changes_under_the_run),
         cmocka_unit_test(test_directory_taken_away),
         cmocka_unit_test(test_odd_names_are_listed),
         cmocka_unit_test(test_memory_does_not_follow_rows),
