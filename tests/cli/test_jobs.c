@@ -131,7 +131,7 @@ static void test_a_row_read_last(void **state) {
 static void test_limits_are_kept(void **state) {
     (void)state;
     free(shell(75, "stop $D/limits 12 " RUN "--memory 300M --threads 1 --rows 3" ROWS "-o $D/limits"));
-    expect(75, "\"budget_bytes\":419430400", "\"$SPILL\" resume --json --time-limit 0.01s --memory 400M");
+    expect(75, "\"budget_bytes\":419430400", "\"$SPILL\" resume --json --time-limit 0.3s --memory 400M");
     free(shell(3, "\"$SPILL\" resume --json 2>$D/events"));
     expect(0, "\"budget_bytes\":419430400", "grep -m1 '\"rows\":3,' $D/events");
     expect(0, "\"threads\": 1", "grep -A4 '\"limits\"' $(ls -d $D/runs/* | tail -n 1)/manifest.json");
