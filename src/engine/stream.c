@@ -468,6 +468,7 @@ static bool open_ring(sp_stream *s, const sp_stream_options *options, sp_error *
                             .cached = s->n_slots == 0,
                             .depth = options->depth,
                             .request_bytes = options->request_bytes,
+                            .few = s->n_slots ? SP_RING_FEW : 0,
                             .n_slots = s->n_slots,
                             .slot_extent_bytes = s->n_slots ? s->schedule.max_bytes : 0,
                             .n_extents = s->schedule.n_extents + s->n_slots + s->n_embed_max + 1};

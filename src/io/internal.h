@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "io/pace.h"
 #include "io/ring.h"
 #include "util/arena.h"
 
@@ -56,7 +57,9 @@ struct sp_ring_drive {
     bool direct; /* all its files */
     const sp_ring_kind *kind;
     sp_ring_queue queues[SP_RING_N_QUEUES];
-    void *readers; /* the kind's own, in the ring's arena */
+    sp_pace pace;
+    size_t n_in_flight; /* requests */
+    void *readers;      /* the kind's own, in the ring's arena */
 };
 
 struct sp_ring {
@@ -85,9 +88,11 @@ struct sp_ring {
     bool stop;
 };
 
-/* Cuts the next request off the drive's queues; false when there is none, after a failure or a stop. The lock is held.
- */
+/* Cuts the next request off the drive's queues; false when there is none or none may be in flight now, after a failure
+ * or a stop. The lock is held. */
 bool sp_ring_next(sp_ring_drive *drive, sp_ring_request *request);
+/* Anything that is queued from now on may go out at once. The lock is held. */
+bool sp_ring_has_room(const sp_ring_drive *drive);
 /* Takes what the system returned for it, bytes or -errno. True: read again what the request now says. The lock is not
  * held. */
 bool sp_ring_settle(sp_ring *ring, sp_ring_request *request, ssize_t result);

@@ -58,12 +58,17 @@ static void take_slot(sp_ring *ring, sp_ring_entry *entry) {
 
 static uint64_t end_of(const sp_ring_extent *extent) { return extent->offset_bytes + extent->n_bytes; }
 
+bool sp_ring_has_room(const sp_ring_drive *drive) { return drive->n_in_flight < sp_pace_limit(&drive->pace); }
+
 bool sp_ring_next(sp_ring_drive *drive, sp_ring_request *request) {
     sp_ring *ring = drive->ring;
-    if (ring->stop || ring->error.code != SP_OK) return false;
+    if (ring->stop || ring->error.code != SP_OK || !sp_ring_has_room(drive)) return false;
     sp_ring_queue *queue = &drive->queues[SP_RING_URGENT];
     if (queue->head == SP_RING_NONE) queue = &drive->queues[SP_RING_NORMAL];
-    if (queue->head == SP_RING_NONE) return false;
+    if (queue->head == SP_RING_NONE) {
+        sp_pace_starved(&drive->pace);
+        return false;
+    }
 
     uint32_t i = queue->head;
     sp_ring_entry *entry = &ring->entries[i];
@@ -80,6 +85,7 @@ bool sp_ring_next(sp_ring_drive *drive, sp_ring_request *request) {
     };
     entry->cut_bytes += n_bytes;
     entry->n_in_flight++;
+    drive->n_in_flight++;
     if (entry->cut_bytes == end) queue->head = entry->next;
     if (ring->n_in_flight++ == 0) ring->busy_since_ns = sp_clock_ns();
     return true;
@@ -137,13 +143,16 @@ static void finish(sp_ring *ring, const sp_ring_request *request, const sp_error
     pthread_mutex_lock(&ring->lock);
     if (--ring->n_in_flight == 0) ring->stats.busy_ns += sp_clock_ns() - ring->busy_since_ns;
     sp_ring_entry *entry = &ring->entries[request->i_extent];
+    sp_ring_drive *drive = &ring->drives[ring->drive_of[request->i_file]];
     entry->n_in_flight--;
+    drive->n_in_flight--;
     if (err->code != SP_OK) {
         if (ring->error.code == SP_OK) ring->error = *err;
         pthread_cond_broadcast(&ring->landed);
     } else {
         ring->stats.bytes_read += request->done_bytes + got_bytes;
         ring->stats.n_requests++;
+        if (sp_pace_landed(&drive->pace, request->done_bytes + got_bytes, sp_clock_ns())) drive->kind->wake(drive);
         bool all_cut = entry->cut_bytes >= end_of(&entry->asked);
         if (all_cut && entry->n_in_flight == 0) land(ring, request->i_extent);
     }
@@ -317,9 +326,11 @@ static const sp_ring_kind *first_choice(const sp_ring_drive *drive) {
 }
 
 static bool start_drive(sp_ring_drive *drive, sp_error *err) {
+    const sp_ring_options *options = &drive->ring->options;
+    drive->pace = (sp_pace){.few = options->few, .many = options->depth};
     drive->kind = first_choice(drive);
     if (drive->kind->start(drive, err)) return true;
-    if (drive->kind == &sp_ring_kind_threads || drive->ring->options.backend != SP_RING_AUTO) return false;
+    if (drive->kind == &sp_ring_kind_threads || options->backend != SP_RING_AUTO) return false;
     sp_error_clear(err);
     drive->kind = &sp_ring_kind_threads;
     return drive->kind->start(drive, err);

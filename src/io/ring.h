@@ -41,7 +41,7 @@ typedef enum {
 
 /* Requests in flight on a drive, and a request at most, where nothing else is asked for
  * (docs/decisions/002-direct-reads.md). */
-enum { SP_RING_DEPTH = 12, SP_RING_REQUEST_BYTES = 8 << 20 };
+enum { SP_RING_DEPTH = 32, SP_RING_REQUEST_BYTES = 2 << 20, SP_RING_FEW = 2 };
 
 /* The length of extents that suits requests of this length: a request each, but no shorter than a megabyte, which is
  * what a product should have to do at least. 0: the default's. */
@@ -59,6 +59,7 @@ typedef struct {
     sp_ring_backend backend;
     bool cached;          /* through the page cache, whose pages stay: for files that are read once and fit memory */
     size_t depth;         /* requests in flight on a drive (that many threads), at most 1024 */
+    size_t few;           /* as few are tried from time to time, and kept while faster (io/pace.h); 0: always depth */
     size_t request_bytes; /* a request at most, rounded up to the alignment */
     size_t n_extents;     /* extents under way, or landed in a slot and not released, at most; default 256 */
     size_t n_slots;       /* that the memory of sp_ring_start begins with; default none */

@@ -78,7 +78,7 @@ static bool send_more(sp_ring_drive *drive, uring_readers *r) {
         r->n_free--;
         send_request(ring, r, request);
     }
-    r->wants_wake = r->n_free > 0;
+    r->wants_wake = r->n_free > 0 && sp_ring_has_room(drive);
     bool go_on = !ring->stop || r->n_free < ring->options.depth;
     pthread_mutex_unlock(&ring->lock);
     return go_on;

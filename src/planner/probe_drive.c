@@ -46,16 +46,16 @@ typedef struct {
 
 /* The cheaper of two equals comes first. */
 static const setting settings[] = {
-    {SP_RING_URING, 4, 1 << 20},   {SP_RING_URING, 8, 1 << 20},    {SP_RING_URING, 16, 1 << 20},
-    {SP_RING_URING, 2, 8 << 20},   {SP_RING_URING, 4, 4 << 20},    {SP_RING_URING, 4, 8 << 20},
-    {SP_RING_URING, 8, 8 << 20},   {SP_RING_URING, 12, 8 << 20},   {SP_RING_URING, 16, 8 << 20},
-    {SP_RING_THREADS, 4, 1 << 20}, {SP_RING_THREADS, 16, 1 << 20}, {SP_RING_THREADS, 12, 8 << 20},
-    {SP_RING_THREADS, 4, 8 << 20}, {SP_RING_THREADS, 4, 4 << 20},
+    {SP_RING_URING, 8, 1 << 20},    {SP_RING_URING, 16, 1 << 20},   {SP_RING_URING, 64, 1 << 20},
+    {SP_RING_URING, 32, 2 << 20},   {SP_RING_URING, 4, 4 << 20},    {SP_RING_URING, 16, 4 << 20},
+    {SP_RING_URING, 4, 8 << 20},    {SP_RING_URING, 12, 8 << 20},   {SP_RING_THREADS, 4, 1 << 20},
+    {SP_RING_THREADS, 16, 1 << 20}, {SP_RING_THREADS, 32, 2 << 20}, {SP_RING_THREADS, 4, 4 << 20},
+    {SP_RING_THREADS, 4, 8 << 20},  {SP_RING_THREADS, 12, 8 << 20},
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
-/* These a quick probe tries: small requests whose slots stay in caches, more of them, and large ones. */
-static const setting quick_settings[] = {{SP_RING_URING, 4, 1 << 20},
-                                         {SP_RING_URING, 16, 1 << 20},
+/* These a quick probe tries. */
+static const setting quick_settings[] = {{SP_RING_URING, 16, 1 << 20},
+                                         {SP_RING_URING, 32, 2 << 20},
                                          {SP_RING_URING, 12, 8 << 20},
                                          {SP_RING_THREADS, 12, 8 << 20}};
 
@@ -269,6 +269,7 @@ static sp_ring *open_ring(probe *p, const setting *s, bool cached, sp_error *err
     sp_ring_options options = {.backend = s->backend,
                                .depth = s->depth,
                                .request_bytes = s->request_bytes,
+                               .few = SP_RING_FEW,
                                .cached = cached,
                                .n_slots = n_slots(s),
                                .slot_extent_bytes = chunk_bytes(s)};

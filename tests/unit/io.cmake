@@ -1,4 +1,4 @@
-foreach(test io_ring io_drive)
+foreach(test io_ring io_pace io_drive)
   spill_test(${test}_test LABEL unit
     SOURCES ${test}_test.c
     DEPS io util

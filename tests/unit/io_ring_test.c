@@ -210,6 +210,9 @@ static void random_flow(void **state) {
     for (size_t b = 0; b < n_backends(r); b++) {
         check_flow(r, backends[b], 1);
         check_flow(r, backends[b], 16);
+        r->options.few = 2; /* 200 MB: both paces are tried */
+        check_flow(r, backends[b], 16);
+        r->options.few = 0;
     }
 }
 
