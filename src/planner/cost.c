@@ -1,13 +1,15 @@
 /* The shape of a model as the few numbers that passes cost by, and their sum. */
 #include "planner/cost.h"
 
+#include <math.h>
+
 /* UNHIDDEN: the part of the shorter one of compute and disk that shows; an assumption, which bench/estimate.sh is
  * there to judge. CALLS_LAYER: operations of a layer that fork and join. */
 static const double unhidden = 0.06;
 enum { CALLS_LAYER = 9 };
-/* FADE_PASSES: what was seen counts as that many passes of a bucket at most. OWN_PASSES: of a bucket that weigh as much
- * as all others together. */
-static const double fade_passes = 100, own_passes = 3, enough_passes = 8;
+/* FADE_PASSES: what was seen counts as that many passes of a bucket at most. KNOWN_PASSES: of a bucket that weigh as
+ * much as what else is known of it; also of all buckets, against the rates. */
+static const double fade_passes = 100, known_passes = 2, enough_passes = 8;
 
 static double weights_of(const sp_matrix *matrix) { return (double)matrix->n_rows * (double)matrix->n_cols; }
 
@@ -76,14 +78,25 @@ void sp_cost_see(sp_cost_seen *seen, const sp_cost *cost, const sp_pass_load *lo
     seen->actual_s[b] += actual_s;
 }
 
+double sp_cost_trust(const sp_cost_seen *seen, size_t n_tokens) {
+    double n = seen->n_passes[sp_cost_bucket(n_tokens)];
+    return n / (n + known_passes);
+}
+
+/* Logarithms, so that half and double weigh alike. What holds for all of them goes by passes, not by their length: the
+ * first few, which are prompts, say less of the others than the rates do. */
 void sp_cost_correct(sp_cost *cost, const sp_cost_seen *seen) {
-    double plain_s = 0, actual_s = 0;
-    for (size_t b = 0; b < SP_COST_BUCKETS; b++) plain_s += seen->plain_s[b], actual_s += seen->actual_s[b];
-    if (plain_s <= 0 || actual_s <= 0) return;
-    double all = actual_s / plain_s;
+    double own[SP_COST_BUCKETS] = {0}, all = 0, n_all = known_passes;
     for (size_t b = 0; b < SP_COST_BUCKETS; b++) {
-        double n = seen->n_passes[b], own = seen->plain_s[b] > 0 ? seen->actual_s[b] / seen->plain_s[b] : all;
-        cost->scale[b] = (n * own + own_passes * all) / (n + own_passes);
+        if (seen->plain_s[b] <= 0 || seen->actual_s[b] <= 0) continue;
+        own[b] = log(seen->actual_s[b] / seen->plain_s[b]);
+        all += seen->n_passes[b] * own[b];
+        n_all += seen->n_passes[b];
+    }
+    all /= n_all;
+    for (size_t b = 0; b < SP_COST_BUCKETS; b++) {
+        double trust = sp_cost_trust(seen, (size_t)1 << b);
+        cost->scale[b] = exp(trust * own[b] + (1 - trust) * all);
     }
 }
 

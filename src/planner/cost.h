@@ -51,6 +51,8 @@ size_t sp_cost_bucket(size_t n_tokens);
 void sp_cost_see(sp_cost_seen *seen, const sp_cost *cost, const sp_pass_load *load, double actual_s);
 /* Scales the cost by what was seen: each bucket by its own passes as far as there are some, else by all. */
 void sp_cost_correct(sp_cost *cost, const sp_cost_seen *seen);
+/* How far passes of so many tokens are known from their like: 0 never seen, towards 1. */
+double sp_cost_trust(const sp_cost_seen *seen, size_t n_tokens);
 bool sp_cost_is_seen(const sp_cost_seen *seen); /* enough passes to be believed more than the machine's rates */
 
 #endif

@@ -5,7 +5,8 @@
 
 #include "util/size.h"
 
-/* RECENT: weight of the latest pass in what rates are now. WAITS: from this share of a pass on it was the drive that
+/* RECENT: weight of the latest pass in what rates are now, as far as its like was seen: a pass of a size that is new
+ * says more of the size than of the hour. WAITS: from this share of a pass on it was the drive that
  * limited it; of a pass that computed for longer, bytes / time would say too little of the drive, as the first says too
  * little unless it falls below FIRST_LEAST of what was known. DOUBT: shrinks with the passes seen, from what a plan
  * doubts to the noise of a machine. */
@@ -79,7 +80,8 @@ void sp_eta_add_pass(sp_eta *eta, const sp_eta_pass *pass) {
     sp_cost cost = eta->cost;
     sp_cost_correct(&cost, &eta->observed.passes);
     double ratio = compute_s / fmax(sp_cost_compute_seconds(&cost, &load), 1e-9);
-    eta->slowness = exp((1 - recent) * log(eta->slowness) + recent * log(fmin(fmax(ratio, 0.05), 20)));
+    double weight = recent * sp_cost_trust(&eta->observed.passes, load.n_tokens);
+    eta->slowness = exp((1 - weight) * log(eta->slowness) + weight * log(fmin(fmax(ratio, 0.05), 20)));
     sp_cost_see(&eta->observed.passes, &eta->cost, &load, compute_s);
 }
 
