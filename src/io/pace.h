@@ -3,7 +3,7 @@
  * Many keep a drive with a queue of its own busy, and a reader that has to wait for a processor late. Few go round in
  * so little memory that it stays in the processor's last cache, which a virtual drive, whose host copies what arrives,
  * can be faster for by a third, or slower (docs/decisions/005-warm-slots.md). Which holds changes within seconds, so it
- * is found out while reading: trials of some megabytes, and from time to time one of the other.
+ * is found out while reading: trials of a hundred megabytes, and from time to time one of the other.
  *
  * Plain data and arithmetic; the caller has the lock and the clock. */
 #ifndef SPILL_IO_PACE_H
@@ -14,13 +14,14 @@
 #include <stdint.h>
 
 typedef struct {
-    size_t few, many;           /* requests in flight; few == 0: always many */
-    bool is_few;                /* now */
-    bool explores;              /* tries the one that was slower */
-    bool starved;               /* in this trial there was room for a request, and none to be had */
-    uint64_t start_ns, n_bytes; /* of the trial; start_ns == 0: begins with what lands next */
-    size_t n_trials;            /* since the last switch */
-    double bps[2];              /* lately, of many and of few; 0: not known */
+    size_t few, many;  /* requests in flight; few == 0: always many */
+    bool is_few;       /* now */
+    bool explores;     /* tries the one that was slower */
+    bool starved;      /* in this trial there was room for a request, and none to be had */
+    uint64_t start_ns; /* of the trial; 0: begins with what lands next */
+    int64_t n_bytes;   /* of the trial; negative: before it */
+    size_t n_trials;   /* since the last switch */
+    double bps[2];     /* lately, of many and of few; 0: not known */
 } sp_pace;
 
 static inline size_t sp_pace_limit(const sp_pace *pace) { return pace->is_few ? pace->few : pace->many; }

@@ -46,22 +46,30 @@ typedef struct {
 
 /* The cheaper of two equals comes first. */
 static const setting settings[] = {
-    {SP_RING_URING, 8, 1 << 20},    {SP_RING_URING, 16, 1 << 20},   {SP_RING_URING, 64, 1 << 20},
-    {SP_RING_URING, 32, 2 << 20},   {SP_RING_URING, 4, 4 << 20},    {SP_RING_URING, 16, 4 << 20},
-    {SP_RING_URING, 4, 8 << 20},    {SP_RING_URING, 12, 8 << 20},   {SP_RING_THREADS, 4, 1 << 20},
-    {SP_RING_THREADS, 16, 1 << 20}, {SP_RING_THREADS, 32, 2 << 20}, {SP_RING_THREADS, 4, 4 << 20},
-    {SP_RING_THREADS, 4, 8 << 20},  {SP_RING_THREADS, 12, 8 << 20},
+    {SP_RING_URING, 8, 1 << 20},
+    {SP_RING_URING, 16, 1 << 20},
+    {SP_RING_URING, 64, 1 << 20},
+    {SP_RING_URING, SP_RING_DEPTH, SP_RING_REQUEST_BYTES},
+    {SP_RING_URING, 4, 4 << 20},
+    {SP_RING_URING, 16, 4 << 20},
+    {SP_RING_URING, 4, 8 << 20},
+    {SP_RING_URING, 12, 8 << 20},
+    {SP_RING_THREADS, 4, 1 << 20},
+    {SP_RING_THREADS, 16, 1 << 20},
+    {SP_RING_THREADS, SP_RING_DEPTH, SP_RING_REQUEST_BYTES},
+    {SP_RING_THREADS, 4, 4 << 20},
+    {SP_RING_THREADS, 4, 8 << 20},
+    {SP_RING_THREADS, 12, 8 << 20},
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
-/* These a quick probe tries. */
-static const setting quick_settings[] = {{SP_RING_URING, 16, 1 << 20},
-                                         {SP_RING_URING, 32, 2 << 20},
-                                         {SP_RING_URING, 12, 8 << 20},
-                                         {SP_RING_THREADS, 12, 8 << 20}};
+/* These a quick probe tries: the usual one, whose rate it is there for, and what is left where io_uring cannot be had.
+ */
+static const setting quick_settings[] = {{SP_RING_URING, SP_RING_DEPTH, SP_RING_REQUEST_BYTES},
+                                         {SP_RING_THREADS, SP_RING_DEPTH, SP_RING_REQUEST_BYTES}};
 
-/* A quick probe: one round each, then the two better ones in turn until the time is up. */
-enum { QUICK_REPEAT_PLACES = 2, N_QUICK_FINALISTS = 2 };
-static const double round_default_s = 0.4, round_quick_s = 0.15, quick_s = 1.2;
+/* A quick probe: one round each, then the better one until the time is up. */
+enum { QUICK_REPEAT_PLACES = 2, N_QUICK_FINALISTS = 1 };
+static const double round_s = 0.4, quick_s = 1.4; /* long enough for a ring to find its pace */
 
 typedef struct {
     size_t i_file;
@@ -282,8 +290,7 @@ static sp_ring *open_ring(probe *p, const setting *s, bool cached, sp_error *err
 static bool measure_round(probe *p, size_t i, sp_error *err) {
     sp_ring *ring = open_ring(p, &settings[i], false, err);
     if (!ring) return false;
-    double seconds = p->options->quick ? round_quick_s : round_default_s, bps;
-    if (p->options->round_seconds > 0) seconds = p->options->round_seconds;
+    double seconds = p->options->round_seconds > 0 ? p->options->round_seconds : round_s, bps;
     bool good = read_places(p, ring, &settings[i], p->next_place, SIZE_MAX, seconds, &bps, err);
     if (good) p->rates[i][p->n_rates[i]++] = bps;
     sp_ring_close(ring);
@@ -317,10 +324,10 @@ static bool screen(probe *p, sp_error *err) {
     return true;
 }
 
-/* What settings are chosen by: the default stays unless another is better by more than rounds differ from each other.
- */
+/* What settings are chosen by: the default stays unless another is better by more than rounds differ from each other,
+ * and that takes more than a few. */
 static double merit_of(probe *p, size_t i) {
-    static const double margin = 1.06;
+    const double margin = p->options->quick ? 2 : 1.06;
     const setting usual = {SP_RING_URING, SP_RING_DEPTH, SP_RING_REQUEST_BYTES};
     return median_of(p, i) * (is_same(&settings[i], &usual) ? margin : 1);
 }
