@@ -9,11 +9,13 @@
 # Round 1 begins with what spill probe measured, later rounds know the model's earlier runs too (ROUNDS: default 2).
 #
 # Sizes: ROWS (16), PROMPT (120) and NEW (24) tokens of a byte-level tokenizer (spill_make_model); long prompts are 8
-# times, long outputs 6 times as long. SPILL is the program (default build/spill), SPILL_HOME a new directory.
+# times, long outputs 6 times as long. PLACES rows at a time at most (default: as planned): a night's job has many more
+# rows than fit at once, so that a tenth of it has seen all kinds of passes. SPILL is the program (default build/spill),
+# SPILL_HOME a new directory.
 set -eu
-[ $# -ge 3 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 model=$1 partly=$2 streamed=$3 rounds=${4:-2}
-spill=${SPILL:-build/spill} rows=${ROWS:-16} prompt=${PROMPT:-120} new=${NEW:-24}
+spill=${SPILL:-build/spill} rows=${ROWS:-16} prompt=${PROMPT:-120} new=${NEW:-24} places=${PLACES:-4096}
 [ -x "$spill" ] || { echo "estimate: $spill: not built" >&2; exit 2; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -34,7 +36,7 @@ make_rows() {
 job() {
     name=$1
     shift
-    "$spill" run --json "$@" "$model" "$work/rows.jsonl" -o - 2>"$work/events" >"$work/out" || { tail -1 "$work/events" >&2; exit 1; }
+    "$spill" run --json --rows "$places" "$@" "$model" "$work/rows.jsonl" -o - 2>"$work/events" >"$work/out" || { tail -1 "$work/events" >&2; exit 1; }
     tr ',{}' '[\n*]' <"$work/events" | awk -F'"?:"?' -v name="$name" -v load="$(cut -d' ' -f1 /proc/loadavg)" '
         { sub(/"$/, "", $2) }
         $1 == "\"event" { event = $2; n += event == "pass" }
