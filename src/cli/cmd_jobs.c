@@ -109,7 +109,8 @@ static void print_status(const sp_run *run) {
                                            strlen(member_text(run->manifest, "model", "path")), shown, sizeof shown));
     printf("  input    %s\n", sp_printable(input, strlen(input), shown, sizeof shown));
     print_rows(run);
-    if (run->state == SP_RUN_RUNNING && run->progress) print_progress(run->progress);
+    if (run->state == SP_RUN_RUNNING && run->progress && run->is_fresh) print_progress(run->progress);
+    if (run->state == SP_RUN_RUNNING && !run->is_fresh) puts("  pass     the first of this process is under way");
     printf("  results  %s\n", sp_printable(run->results_path, strlen(run->results_path), shown, sizeof shown));
     const char *error = member_text(run->manifest, NULL, "error");
     if (run->state == SP_RUN_FAILED && *error)

@@ -57,6 +57,8 @@ void sp_run_refresh(sp_run *run) {
     run->progress = sp_json_load(path, PROGRESS_BYTES_MAX, &ignored);
     sp_json_get_path(run->manifest, "results", run->results_path, sizeof run->results_path);
     run->state = state_of(run);
+    int64_t begun_s = json_integer_value(json_object_get(run->manifest, "begun_s"));
+    run->is_fresh = json_integer_value(json_object_get(run->progress, "updated_s")) >= begun_s;
     const json_t *told = run->state == SP_RUN_RUNNING || run->state == SP_RUN_DIED
                              ? run->progress
                              : json_object_get(run->manifest, "result");
@@ -100,6 +102,7 @@ json_t *sp_run_json(const sp_run *run) {
     static const char *const sections[] = {"created", "updated", "command", "model", "input", "result", "error"};
     for (size_t i = 0; run->manifest && i < sizeof sections / sizeof *sections; i++)
         json_object_set(json, sections[i], json_object_get(run->manifest, sections[i]));
-    if (run->progress) json_object_set(json, "progress", run->progress);
+    if (run->progress && (run->is_fresh || run->state != SP_RUN_RUNNING))
+        json_object_set(json, "progress", run->progress);
     return json;
 }

@@ -22,6 +22,7 @@ typedef struct {
     sp_run_state state;
     json_t *manifest; /* NULL when broken */
     json_t *progress; /* of the running or the last process; NULL: none yet */
+    bool is_fresh;    /* progress: by the process that runs */
     char results_path[4096];
     uint64_t n_rows, n_errors; /* rows with a result; how many are errors, as last told */
 } sp_run;

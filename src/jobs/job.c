@@ -54,6 +54,7 @@ typedef struct {
     sp_rundir rundir;
     sp_resume *resume, *found; /* the run that goes on, or NULL; found: of it what this job has opened itself */
     int lock_fd;               /* of a new run */
+    int64_t begun_s;           /* wall clock */
     sp_prompt_options prompt;  /* the options', with the day that templates see */
     sp_result_context context;
     sp_writer results, out;
@@ -87,6 +88,7 @@ static bool write_manifest(job *j, const char *state, const sp_error *failure, s
         .stops = &j->frontend.stops,
         .input_hash = j->intake.is_dry ? mark.hash : NULL,
         .created_s = j->context.created_s,
+        .begun_s = j->begun_s,
         .now_s = j->prompt.now_s,
         .run_id = j->rundir.id,
         .state = state,
@@ -500,6 +502,7 @@ static job job_begin(const sp_job_options *options, const sp_job_events *events,
     return (job){.options = options,
                  .prompt = prompt,
                  .lock_fd = -1,
+                 .begun_s = sp_clock_wall_s(),
                  .events = events,
                  .result = result,
                  .start_ns = sp_clock_ns(),

@@ -96,6 +96,7 @@ json_t *sp_manifest_json(const sp_manifest *m) {
     json_object_set_new(manifest, "format", json_integer(SP_MANIFEST_FORMAT));
     json_object_set_new(manifest, "own_results", json_boolean(m->options->output_path == NULL));
     json_object_set_new(manifest, "created_s", json_integer(m->created_s));
+    json_object_set_new(manifest, "begun_s", json_integer(m->begun_s));
     json_object_set_new(manifest, "now_s", json_integer(m->now_s));
     return manifest;
 }

@@ -405,14 +405,17 @@ static void test_seen_from_outside(void **state) {
     free(shell(0,
                "for i in 1 2 3 4 5 6 7 8; do sed \"s/custom_id\\\":\\\"/&$i/; s/max_tokens\\\":/&2/\" $D/rows.jsonl; "
                "done >$D/many.jsonl"));
-    free(shell(0, "rm -rf $D/runs/*; " RUN "--rows 2 " MODEL " $D/many.jsonl -o $D/seen & p=$!;"
-                  "until [ -s $D/seen ] && ls $D/runs/*/progress.json >/dev/null 2>&1; do sleep 0.05; done;"
-                  "\"$SPILL\" resume && exit 9; " RUN MODEL " $D/many.jsonl -o $D/seen && exit 9;"
-                  "\"$SPILL\" status >$D/status.txt; grep -q running $D/status.txt || exit 8;"
-                  "\"$SPILL\" status --json >$D/status.json; \"$SPILL\" runs --json >$D/runs.json;"
-                  "\"$SPILL\" tail --json >$D/tailed & t=$!; \"$SPILL\" tail >$D/tailed.txt & u=$!;"
-                  "sleep 1.5; kill -KILL $p; wait $p; wait $t || exit 7; wait $u || exit 6;"
-                  "\"$SPILL\" status >$D/status.txt; grep -q died $D/status.txt || exit 5"));
+    free(shell(0,
+               "rm -rf $D/runs/*; " RUN "--rows 2 " MODEL " $D/many.jsonl -o $D/seen & p=$!;"
+               "until [ -s $D/seen ] && ls $D/runs/*/progress.json >/dev/null 2>&1; do sleep 0.05; done;"
+               "\"$SPILL\" resume && exit 9; " RUN MODEL " $D/many.jsonl -o $D/seen && exit 9;"
+               "\"$SPILL\" status >$D/status.txt; grep -q running $D/status.txt || exit 8;"
+               "\"$SPILL\" status --json >$D/status.json; \"$SPILL\" runs --json >$D/runs.json;"
+               "\"$SPILL\" tail --json >$D/tailed & t=$!; \"$SPILL\" tail >$D/tailed.txt & u=$!;"
+               "sleep 1.5; kill -STOP $p; sed -i 's/\"updated_s\":[0-9]*/\"updated_s\":1/' $D/runs/*/progress.json;"
+               "\"$SPILL\" status >$D/status.txt; grep -q 'the first of this process' $D/status.txt || exit 4;"
+               "grep -q tokens $D/status.txt && exit 3; kill -KILL $p; wait $p; wait $t || exit 7; wait $u || exit 6;"
+               "\"$SPILL\" status >$D/status.txt; grep -q died $D/status.txt || exit 5"));
     char *text = shell(0, "cat $D/status.json");
     json_t *status = json_loads(text, 0, NULL);
     assert_string_equal(json_string_value(json_object_get(status, "state")), "running");
