@@ -47,7 +47,8 @@ const sp_command sp_commands[] = {
      sp_cmd_doctor},
     {"probe", SP_CMD_PROBE, "[DIR]", 0, 1, "measure the drive under DIR, memory and products",
      "Reads the weights of a model in DIR, or a test file of 2 GB that is written there and gone at the end, past the "
-     "page cache, with several settings; takes half a minute. A rate that only memory can have given is refused with "
+     "page cache, with several settings; takes a quarter of a minute. A rate that only memory can have given is "
+     "refused with "
      "its reason, and the exit status is 1. What was measured is kept in $SPILL_HOME/machine.json, which spill plan "
      "and spill run read; --json prints it, for spill plan --machine elsewhere.",
      sp_cmd_probe},
