@@ -41,6 +41,10 @@ double sp_cost_plain_seconds(const sp_cost *cost, const sp_pass_load *load);
 /* read_seconds: what the drive takes for the pass's bytes. */
 double sp_cost_pass_seconds(const sp_cost *cost, const sp_pass_load *load, double read_seconds);
 
+/* The compute seconds, as sp_cost_pass_seconds takes them, of a pass that took pass_s, wait_s of it waiting, while the
+ * drive took read_s for its bytes. */
+double sp_cost_alone_seconds(double pass_s, double wait_s, double read_s);
+
 /* What passes took against what was computed for them, by their number of tokens. */
 typedef struct {
     double n_passes[SP_COST_BUCKETS], plain_s[SP_COST_BUCKETS], actual_s[SP_COST_BUCKETS];

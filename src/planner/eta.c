@@ -76,7 +76,8 @@ void sp_eta_add_pass(sp_eta *eta, const sp_eta_pass *pass) {
     load.panel_share = sp_sim_panel_share(&eta->job, pass->bytes_read);
     if (pass->is_first || pass->was_spared)
         return; /* pages are touched for the first time, weights come from elsewhere */
-    double compute_s = fmax(pass->seconds - pass->wait_seconds, 1e-9);
+    double read_s = eta->job.read_bps > 0 ? pass->bytes_read / eta->job.read_bps : 0;
+    double compute_s = sp_cost_alone_seconds(pass->seconds, pass->wait_seconds, read_s);
     sp_cost cost = eta->cost;
     sp_cost_correct(&cost, &eta->observed.passes);
     double ratio = compute_s / fmax(sp_cost_compute_seconds(&cost, &load), 1e-9);

@@ -280,6 +280,24 @@ static void earlier_runs_correct_the_rates(void **state) {
     close_run(&r);
 }
 
+/* What a pass says of its products is what its cost was computed from, whichever was the limit. */
+static void products_are_told_from_reads(void **state) {
+    (void)state;
+    run r;
+    sp_machine m = machine_of(1e11, 2e10);
+    sp_cost cost;
+    open_run(&r, &m, NULL);
+    sp_plan_cost(r.model, &m, NULL, &cost);
+    const sp_pass_load load = {.n_tokens = 32, .n_logits = 32};
+    double compute_s = sp_cost_compute_seconds(&cost, &load);
+    for (int i = 0; i < 8; i++) {
+        double read_s = 0.5 * i * compute_s, wait_s = fmax(read_s - compute_s, 0);
+        double pass_s = sp_cost_pass_seconds(&cost, &load, read_s);
+        assert_true(fabs(sp_cost_alone_seconds(pass_s, wait_s, read_s) / compute_s - 1) < 1e-9);
+    }
+    close_run(&r);
+}
+
 /* ---- history ---- */
 
 static void history_is_kept_by_model_and_rates(void **state) {
@@ -327,6 +345,7 @@ int main(void) {
         cmocka_unit_test(freed_pages_pin_layers),
         cmocka_unit_test(a_common_prefix_is_counted_once),
         cmocka_unit_test(rows_end_as_they_were_seen_to),
+        cmocka_unit_test(products_are_told_from_reads),
         cmocka_unit_test(what_is_left_narrows),
         cmocka_unit_test(a_drive_that_slows_down_shows),
         cmocka_unit_test(earlier_runs_correct_the_rates),
