@@ -1,4 +1,5 @@
 /* spill run, resume, plan: options into a job, events onto the screen. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +24,10 @@ static void request_stop(int signal_number) {
     if (!stop_requested) stop_requested_ns = now;
     if (!stop_requested && tells_stop) { /* in the empty line below the block, which clears it */
         static const char told[] = "\rstopping after this pass; a second time: at once";
+        int errno_before = errno;
         ssize_t ignored = write(STDERR_FILENO, told, sizeof told - 1);
         (void)ignored;
+        errno = errno_before;
     }
     stop_requested = 1;
     if (now - stop_requested_ns < ONE_REQUEST_NS) return;

@@ -71,6 +71,11 @@ double sp_cost_alone_seconds(double pass_s, double wait_s, double read_s) {
     return fmax(busy_s - unhidden * beside_s, 1e-9);
 }
 
+double sp_cost_read_seconds(double pass_s, double wait_s) {
+    double busy_s = pass_s - wait_s; /* the products' own time and as much again as UNHIDDEN says */
+    return pass_s - busy_s * unhidden / (1 + unhidden);
+}
+
 /* ---- corrections ---- */
 
 void sp_cost_see(sp_cost_seen *seen, const sp_cost *cost, const sp_pass_load *load, double actual_s) {

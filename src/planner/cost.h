@@ -45,6 +45,9 @@ double sp_cost_pass_seconds(const sp_cost *cost, const sp_pass_load *load, doubl
  * drive took read_s for its bytes. */
 double sp_cost_alone_seconds(double pass_s, double wait_s, double read_s);
 
+/* And what the drive takes for its bytes, where it was the limit: the products waited. */
+double sp_cost_read_seconds(double pass_s, double wait_s);
+
 /* What passes took against what was computed for them, by their number of tokens. */
 typedef struct {
     double n_passes[SP_COST_BUCKETS], plain_s[SP_COST_BUCKETS], actual_s[SP_COST_BUCKETS];

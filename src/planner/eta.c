@@ -7,10 +7,9 @@
 
 /* RECENT: weight of the latest pass in what rates are now, as far as its like was seen: a pass of a size that is new
  * says more of the size than of the hour. WAITS: from this share of a pass on it was the drive that
- * limited it; of a pass that computed for longer, bytes / time would say too little of the drive, as the first says too
- * little unless it falls below FIRST_LEAST of what was known. DOUBT: shrinks with the passes seen, from what a plan
- * doubts to the noise of a machine. */
-static const double recent = 0.35, waits = 0.5, first_least = 0.5, doubt_first = 0.25, doubt_least = 0.04,
+ * limited it; the first pass says too little of it unless it falls below FIRST_LEAST of what was known. DOUBT: shrinks
+ * with the passes seen, from what a plan doubts to the noise of a machine. */
+static const double recent = 0.35, waits = 0.15, first_least = 0.5, doubt_first = 0.25, doubt_least = 0.04,
                     doubt_passes = 12;
 enum { LEFT_ROWS = 320 }; /* three simulations of them take a millisecond */
 
@@ -57,14 +56,14 @@ void sp_eta_free(sp_eta *eta) {
 
 static void see_drive(sp_eta *eta, const sp_eta_pass *pass) {
     if (eta->plan.placement != SP_PLACE_STREAM || pass->bytes_read <= 0) return;
-    double bps = pass->bytes_read / pass->seconds;
+    double bps = pass->bytes_read / sp_cost_read_seconds(pass->seconds, pass->wait_seconds);
     bool limits = pass->wait_seconds >= waits * pass->seconds;
     if (pass->is_first && bps > first_least * eta->job.read_bps) limits = false; /* it hashed, and pages were new */
     if (limits) {
         eta->disk_bps = eta->disk_bps > 0 ? exp((1 - recent) * log(eta->disk_bps) + recent * log(bps)) : bps;
         eta->disk_bytes += pass->bytes_read;
     }
-    double now_bps = limits ? eta->disk_bps : fmax(bps, eta->job.read_bps);
+    double now_bps = limits ? eta->disk_bps : fmax(pass->bytes_read / pass->seconds, eta->job.read_bps);
     eta->job.read_bps = now_bps;
 }
 

@@ -294,6 +294,7 @@ static void products_are_told_from_reads(void **state) {
         double read_s = 0.5 * i * compute_s, wait_s = fmax(read_s - compute_s, 0);
         double pass_s = sp_cost_pass_seconds(&cost, &load, read_s);
         assert_true(fabs(sp_cost_alone_seconds(pass_s, wait_s, read_s) / compute_s - 1) < 1e-9);
+        if (wait_s > 0) assert_true(fabs(sp_cost_read_seconds(pass_s, wait_s) / read_s - 1) < 1e-9);
     }
     close_run(&r);
 }
