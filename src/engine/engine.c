@@ -322,7 +322,11 @@ static bool allocate(sp_engine *e, sp_error *err) {
     void *memory =
         mmap(NULL, e->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
-        return sp_fail(err, SP_ERR_MEMORY, "activations: %zu bytes of memory cannot be had", e->memory_bytes);
+        return sp_fail(
+            err, SP_ERR_MEMORY,
+            "activations: %zu bytes of memory cannot be had; fewer --rows, or a greater limit of the process "
+            "(ulimit -v)",
+            e->memory_bytes);
     e->memory = memory;
     size_t at_bytes = 0;
     for (size_t i = 0; i < N_BUFFERS; i++) {

@@ -30,7 +30,9 @@ static bool map_layers(sp_kv *kv, sp_error *err) {
         void *extent =
             mmap(NULL, kv->layer_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (extent == MAP_FAILED)
-            return sp_fail(err, SP_ERR_MEMORY, "KV cache: %zu layers of %zu bytes each cannot be reserved (layer %zu)",
+            return sp_fail(err, SP_ERR_MEMORY,
+                           "KV cache: %zu layers of %zu bytes each cannot be reserved (layer %zu); fewer --rows, or a "
+                           "greater limit of the process (ulimit -v)",
                            kv->n_layers, kv->layer_bytes, l);
         kv->layers[l] = extent;
     }
@@ -40,7 +42,10 @@ static bool map_layers(sp_kv *kv, sp_error *err) {
 sp_kv *sp_kv_open(size_t n_layers, size_t page_bytes, size_t n_pages, sp_error *err) {
     size_t layer_bytes;
     if (n_pages == 0 || n_pages > UINT32_MAX || !sp_mul_size(page_bytes, n_pages, &layer_bytes)) {
-        sp_fail(err, SP_ERR_MEMORY, "KV cache: %zu pages of %zu bytes cannot be had", n_pages, page_bytes);
+        sp_fail(err, SP_ERR_MEMORY,
+                "KV cache: %zu pages of %zu bytes cannot be had; fewer --rows, or a greater limit of the process "
+                "(ulimit -v)",
+                n_pages, page_bytes);
         return NULL;
     }
     sp_arena arena = {0};

@@ -16,7 +16,7 @@ typedef struct {
     const sp_plan *plan;
     const char *isa;
     const sp_stop_ids *stops;
-    const char *input_hash;   /* NULL while the input is not read to its end */
+    const char *input_hash;            /* NULL while the input is not read to its end */
     int64_t created_s, begun_s, now_s; /* the job; this process; what templates see as today */
     const char *run_id;
     const char *state; /* "running", "done", "stopped", "failed" */

@@ -168,6 +168,8 @@ static void refused_memory_is_one_line(void **state) {
         program_run run = run_with(limit, STREAM " --threads 1");
         if (run.status != 0 && run.status != 1) fail_msg("%d kB: status %d, %s", kilobytes, run.status, run.err);
         if (run.status == 1 && n_lines(run.err) != 1) fail_msg("%s", run.err);
+        bool lacks_memory = strstr(run.err, "of memory cannot be had") || strstr(run.err, "cannot be reserved");
+        if (lacks_memory && !strstr(run.err, "ulimit -v")) fail_msg("no remedy: %s", run.err);
         told = strstr(run.err, "weights: ") && strstr(run.err, "bytes of memory cannot be had");
         program_run_free(&run);
     }
