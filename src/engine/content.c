@@ -107,8 +107,6 @@ bool sp_content_hash(const sp_content *c, sp_hash *out) {
     }
     chain(&state, &c->model->head, &c->sums[n_layers * N_PER_LAYER]);
     if (!c->model->arch.tied_head) chain(&state, &c->model->embed, &c->sums[n_layers * N_PER_LAYER + 1]);
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, state);
-    memcpy(out->bytes, canonical.digest, sizeof out->bytes);
+    *out = sp_hash_of(state.high64, state.low64);
     return true;
 }

@@ -128,8 +128,8 @@ void sp_input_stop_when(sp_input *input, bool (*should_stop)(void *ctx), void *c
 
 static void digest(const sp_input *input, char text[SP_HASH_HEX_BYTES]) {
     XXH128_hash_t hash = XXH3_128bits_digest(input->hash);
-    snprintf(text, SP_HASH_HEX_BYTES, "%016llx%016llx", (unsigned long long)hash.high64,
-             (unsigned long long)hash.low64);
+    sp_hash whole = sp_hash_of(hash.high64, hash.low64);
+    sp_hash_hex(&whole, text);
 }
 
 static bool is_other(const sp_input *input, sp_error *err) {

@@ -14,6 +14,7 @@
 
 #include <xxhash.h>
 
+#include "model/identity.h"
 #include "util/file.h"
 #include "util/json.h"
 
@@ -58,17 +59,18 @@ bool sp_rundir_create(sp_rundir *rundir, const char *home, sp_error *err) {
 }
 
 /* The hash of all that a manifest says, however its file is laid out. False: no memory. */
-static bool seal_of(const json_t *manifest, char seal[33]) {
+static bool seal_of(const json_t *manifest, char seal[SP_HASH_HEX_BYTES]) {
     char *text = json_dumps(manifest, JSON_COMPACT | JSON_REAL_PRECISION(17));
     if (!text) return false;
     XXH128_hash_t hash = XXH3_128bits(text, strlen(text));
-    snprintf(seal, 33, "%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+    sp_hash whole = sp_hash_of(hash.high64, hash.low64);
+    sp_hash_hex(&whole, seal);
     free(text);
     return true;
 }
 
 bool sp_rundir_manifest(const sp_rundir *rundir, json_t *manifest, sp_error *err) {
-    char path[4200], part[4210], seal[33];
+    char path[4200], part[4210], seal[SP_HASH_HEX_BYTES];
     snprintf(path, sizeof path, "%s/manifest.json", rundir->path);
     snprintf(part, sizeof part, "%s.part", path);
     bool is_sealed = seal_of(manifest, seal) && json_object_set_new(manifest, "seal", json_string(seal)) == 0;
@@ -143,7 +145,7 @@ json_t *sp_rundir_load_manifest(const sp_rundir *rundir, sp_error *err) {
     snprintf(path, sizeof path, "%s/manifest.json", rundir->path);
     json_t *manifest = sp_json_load(path, MANIFEST_BYTES_MAX, err);
     if (!manifest) return NULL;
-    char seal[33] = "", wanted[33] = "";
+    char seal[SP_HASH_HEX_BYTES] = "", wanted[SP_HASH_HEX_BYTES] = "";
     const char *found = json_string_value(json_object_get(manifest, "seal"));
     snprintf(seal, sizeof seal, "%s", found ? found : "");
     bool good = json_is_object(manifest) || sp_fail(err, SP_ERR_INPUT, "%s: not an object", path);

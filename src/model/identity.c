@@ -69,9 +69,8 @@ bool sp_model_identity_read(const sp_model *model, sp_model_identity *out, sp_er
         sp_fail(err, SP_ERR_MEMORY, "%s: no memory", model->path);
     }
     if (good) {
-        XXH128_canonical_t canonical;
-        XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
-        memcpy(out->description.bytes, canonical.digest, sizeof out->description.bytes);
+        XXH128_hash_t description = XXH3_128bits_digest(state);
+        out->description = sp_hash_of(description.high64, description.low64);
         for (size_t i = 0; i < model->n_files; i++)
             files[i] = (sp_file_identity){.path = model->files[i].path, .n_bytes = model->files[i].n_bytes};
         out->files = files;
@@ -86,6 +85,14 @@ bool sp_model_identity_read(const sp_model *model, sp_model_identity *out, sp_er
 void sp_model_identity_deinit(sp_model_identity *identity) {
     free(identity->files);
     *identity = (sp_model_identity){0};
+}
+
+sp_hash sp_hash_of(uint64_t high, uint64_t low) {
+    sp_hash hash;
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, (XXH128_hash_t){.low64 = low, .high64 = high});
+    memcpy(hash.bytes, canonical.digest, sizeof hash.bytes);
+    return hash;
 }
 
 const char *sp_hash_hex(const sp_hash *hash, char out[SP_HASH_HEX_BYTES]) {

@@ -33,6 +33,8 @@ typedef struct {
 bool sp_model_identity_read(const sp_model *model, sp_model_identity *out, sp_error *err) SP_MUST_CHECK;
 void sp_model_identity_deinit(sp_model_identity *identity);
 
+/* Of the two halves that the library gives. */
+sp_hash sp_hash_of(uint64_t high, uint64_t low);
 /* 32 lower-case digits; returns out. */
 const char *sp_hash_hex(const sp_hash *hash, char out[SP_HASH_HEX_BYTES]);
 
