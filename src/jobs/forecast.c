@@ -15,11 +15,19 @@
 #include "util/clock.h"
 #include "util/size.h"
 
-/* WORTH: operations of a job that are worth measuring products for, a fifth of a second here. SELF_TAUGHT: bytes that
+/* WORTH: operations of a job that are worth measuring products for, a fifth of a second here; WORTH_AGAIN: of one that
+ * is worth it when they are known, but for OLD seconds. FASTER: what noise may look like. SELF_TAUGHT: bytes that
  * passes must have waited for before they say more about a drive than a probe. MEASURE: what measuring may take, the
  * program included. */
-enum { PATH_BYTES = 4096, ROOM_BYTES = 300 << 20, PROBE_LEAST_BYTES = 128 << 20, MEASURE_BYTES = 240 << 20 };
-static const double worth_flops = 5e10, rates_s = 0.15, self_taught_bytes = 10.0 * (1 << 30);
+enum {
+    PATH_BYTES = 4096,
+    ROOM_BYTES = 300 << 20,
+    PROBE_LEAST_BYTES = 128 << 20,
+    MEASURE_BYTES = 240 << 20,
+    OLD_S = 3600
+};
+static const double worth_flops = 5e10, worth_again_flops = 1e12, faster = 1.25, rates_s = 0.15,
+                    self_taught_bytes = 10.0 * (1 << 30);
 static const uint64_t estimate_every_ns = 1000000000;
 
 struct sp_forecast {
@@ -53,8 +61,8 @@ static size_t rows_unread(const sp_forecast *f, const sp_intake *intake) {
     if (intake->is_dry || intake->n_lines == 0) return 0;
     size_t n_lines = SP_LOOK_AHEAD_ROWS - n_looked_at(intake);
     if (is_file(f->setup.input_path, &st)) {
-        double n_read = (double)sp_input_file_bytes_read(intake->input), n_left = (double)st.st_size - n_read;
-        n_lines = n_read > 0 && n_left > 0 ? (size_t)((double)intake->n_lines * n_left / n_read + 0.5) : 0;
+        double n_taken = (double)sp_input_file_bytes_taken(intake->input), n_left = (double)st.st_size - n_taken;
+        n_lines = n_taken > 0 && n_left > 0 ? (size_t)((double)intake->n_lines * n_left / n_taken + 0.5) : 0;
     }
     if (f->setup.limit == 0) return n_lines;
     return sp_min_size(n_lines, f->setup.limit > intake->n_lines ? f->setup.limit - intake->n_lines : 0);
@@ -108,15 +116,30 @@ static bool may_measure(const sp_machine *machine, const sp_plan_request *reques
     return sp_plan_budget_bytes(machine, request->memory_bytes) >= MEASURE_BYTES;
 }
 
+/* Whether the job is worth measuring for. */
+static bool is_worth(const sp_forecast *f, const sp_plan_request *request, const sp_rates *known) {
+    double tokens = (double)(request->prompt_tokens + request->new_tokens);
+    double flops = 2.0 * (double)f->setup.model->n_params * tokens;
+    if (!known) return flops >= worth_flops;
+    return flops >= worth_again_flops && sp_clock_wall_s() - known->measured_s > OLD_S;
+}
+
+/* Products of a moment when others used the machine are slower than it is, and would stay so for good. The other way
+ * about, the moment is now: history sees to that. */
+static bool is_better(const sp_rates *rates, const sp_rates *known) {
+    for (size_t i = 0; known && i < SP_RATE_POINTS; i++)
+        if (rates->linear_flops[i] > faster * known->linear_flops[i]) return true;
+    return !known;
+}
+
 static void complete_rates(sp_forecast *f, const sp_plan_request *request, sp_machine *machine) {
     const sp_forecast_setup *s = &f->setup;
     const sp_rates *rates = find_rates(f, sp_device_isa(s->device), s->n_threads);
-    double flops = 2.0 * (double)s->model->n_params * (double)(request->prompt_tokens + request->new_tokens);
     const sp_format *format = sp_format_find(s->model->dominant_format);
     sp_error failed = {0}; /* without rates there is no estimate, but a run all the same */
     sp_rates measured;
-    if (!rates && flops >= worth_flops && format && may_measure(machine, request) &&
-        sp_rates_measure(s->device, format, s->n_threads, rates_s, &measured, &failed)) {
+    if (is_worth(f, request, rates) && format && may_measure(machine, request) &&
+        sp_rates_measure(s->device, format, s->n_threads, rates_s, &measured, &failed) && is_better(&measured, rates)) {
         sp_machine_file_put_rates(&f->file, &measured);
         f->changed = true;
         rates = &measured;

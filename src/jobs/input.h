@@ -41,8 +41,9 @@ void sp_input_stop_when(sp_input *input, bool (*should_stop)(void *ctx), void *c
 int sp_input_next(sp_input *input, sp_line *line, sp_error *err) SP_MUST_CHECK;
 /* Whether there are bytes, or the end, within so many milliseconds: then the next line is not waited for long. */
 bool sp_input_is_ready(const sp_input *input, int wait_ms);
-uint64_t sp_input_bytes_read(const sp_input *input);      /* with a part of what follows the last line */
-uint64_t sp_input_file_bytes_read(const sp_input *input); /* of the file as it lies there: packed ones, if it is */
+uint64_t sp_input_bytes_read(const sp_input *input); /* with a part of what follows the last line */
+/* Of the file as it lies there, what the lines given out take of it; of a packed one about that. */
+uint64_t sp_input_file_bytes_taken(const sp_input *input);
 /* Where reading is now. */
 void sp_input_mark_get(const sp_input *input, sp_input_mark *mark);
 /* Before the first line: the input must begin with (or be, at_end) what the mark says; reading fails with

@@ -86,6 +86,8 @@ ssize_t sp_unpack_read(sp_unpack *unpack, void *to, size_t n_bytes, sp_error *er
     return (ssize_t)(n_bytes - window.n_out);
 }
 
+size_t sp_unpack_left(const sp_unpack *unpack) { return unpack->n_left; }
+
 void sp_unpack_free(sp_unpack *unpack) {
     if (!unpack) return;
     unpack->format->stop(unpack->state);

@@ -20,7 +20,8 @@ bool sp_unpack_is_packed(const char *path);
 sp_unpack *sp_unpack_new(const char *path, sp_unpack_source *source, void *ctx, sp_error *err) SP_MUST_CHECK;
 /* As a source: unpacked bytes. */
 ssize_t sp_unpack_read(sp_unpack *unpack, void *to, size_t n_bytes, sp_error *err) SP_MUST_CHECK;
-void sp_unpack_free(sp_unpack *unpack); /* NULL is fine */
+size_t sp_unpack_left(const sp_unpack *unpack); /* packed bytes that were got and not unpacked yet */
+void sp_unpack_free(sp_unpack *unpack);         /* NULL is fine */
 
 /* ---- one format (unpack_<format>.c) ---- */
 

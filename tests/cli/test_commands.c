@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -194,6 +195,66 @@ static void test_plan_for_another_machine(void **state) {
     run = run_spill(args, NULL);
     assert_non_null(strstr(run.out, "streaming at 1.2 GB/s (measured 2023-11-14)"));
     program_run_free(&run);
+}
+
+/* Rows that nobody has read yet are counted by the length of those that were, not by what a buffer has taken in. */
+static void test_plan_counts_rows_that_wait(void **state) {
+    (void)state;
+    static const struct {
+        int n_rows;
+        const char *pack, *suffix;
+    } inputs[] = {{1000, "cat", ""}, {20000, "cat", ""}, {40000, "gzip", ".gz"}};
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        char command[600];
+        snprintf(
+            command, sizeof command,
+            "rows=$SPILL_HOME/waiting%s; seq %d | sed 's/.*/{\"custom_id\":\"&\",\"prompt\":\"a b c\"}/' | %s >$rows; "
+            "\"$SPILL\" plan --json " MODEL " $rows",
+            inputs[i].suffix, inputs[i].n_rows, inputs[i].pack);
+        program_run run = run_shell(command, NULL);
+        json_error_t where;
+        json_t *plan = json_loads(run.out, 0, &where);
+        if (!plan && strstr(run.err, "built without")) {
+            program_run_free(&run);
+            continue;
+        }
+        assert_non_null(plan);
+        double found = number_at(plan, "input_rows") / inputs[i].n_rows;
+        if (!(found > 0.8 && found < 1.25))
+            fail_msg("%d rows%s: %.2f of them", inputs[i].n_rows, inputs[i].suffix, found);
+        json_decref(plan);
+        program_run_free(&run);
+    }
+}
+
+/* This machine's rates say one operation a second, measured then: does a plan for so many rows leave them so? */
+static bool keeps_slow_rates(time_t measured_s, int n_rows) {
+    static const char script[] =
+        "export SPILL_HOME=$SPILL_HOME/slow; rm -rf $SPILL_HOME; mkdir $SPILL_HOME; file=$SPILL_HOME/machine.json; "
+        "plan() { seq $1 | sed 's/.*/{\"custom_id\":\"&\",\"prompt\":\"a b c\",\"max_tokens\":200}/' "
+        ">$SPILL_HOME/rows; "
+        "\"$SPILL\" plan " MODEL
+        " $SPILL_HOME/rows >/dev/null || exit 2; }; "
+        "rates() { tr -d ' \\n' <$file | grep -o 'product_flops\":\\[[^]]*'; }; "
+        "plan 20000; tr -d '\\n' <$file | sed 's/\\(product_flops\": *\\[\\)[^]]*/\\11,1,1,1,1/; "
+        "s/\\(\"measured\": *\\)[0-9]*/\\1%lld/' >$file.slow; mv $file.slow $file; "
+        "before=$(rates); [ \"$before\" = 'product_flops\":[1,1,1,1,1' ] || exit 2; plan %d; "
+        "[ \"$(rates | sed 's/1\\.0/1/g')\" = \"$before\" ]";
+    char command[sizeof script + 40];
+    snprintf(command, sizeof command, script, (long long)measured_s, n_rows);
+    program_run run = run_shell(command, NULL);
+    assert_in_range(run.status, 0, 1);
+    int status = run.status;
+    program_run_free(&run);
+    return status == 0;
+}
+
+static void test_rates_of_a_busy_moment_do_not_stay(void **state) {
+    (void)state;
+    time_t now_s = time(NULL), long_ago_s = now_s - 86400;
+    assert_true(keeps_slow_rates(now_s, 20000));
+    assert_true(keeps_slow_rates(long_ago_s, 4)); /* not worth a fifth of a second */
+    assert_false(keeps_slow_rates(long_ago_s, 20000));
 }
 
 /* Every pass says what is left; the second run knows how the first one's rows ended. */
@@ -409,6 +470,8 @@ int main(void) {
         cmocka_unit_test(test_inputs_told_early),
         cmocka_unit_test(test_plan_for_another_machine),
         cmocka_unit_test(test_time_left_is_told),
+        cmocka_unit_test(test_plan_counts_rows_that_wait),
+        cmocka_unit_test(test_rates_of_a_busy_moment_do_not_stay),
         cmocka_unit_test(test_doctor_tells_what_runs_here),
         cmocka_unit_test(test_output_is_untouched_by_a_refusal),
         cmocka_unit_test(test_tokenize_shapes),
