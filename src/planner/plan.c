@@ -274,17 +274,28 @@ static bool try_candidate(search *s, sp_placement placement, size_t rows, size_t
     return true;
 }
 
-/* Rows from the most downwards by steps of 3/4 and 1/2; KV for rows of average and of greatest length. */
+/* KV pages with which the policy lets so many average rows in at once: it counts half a page that each wastes, and
+ * keeps some back. */
+static size_t roomy_pages(const search *s, size_t rows) {
+    size_t n_shared = (s->average_pages - s->average_own_pages) * SP_KV_PAGE_TOKENS;
+    size_t n_own = average_tokens(s->request) - sp_min_size(n_shared, average_tokens(s->request) - 1);
+    size_t n_pages = sp_div_up((rows + 1) * (n_own + SP_KV_PAGE_TOKENS / 2), SP_KV_PAGE_TOKENS) + s->n_shared_pages;
+    return n_pages + n_pages / 16 + 1;
+}
+
+/* Rows from the most downwards by steps of 3/4 and 1/2; KV for rows of average length, barely and with room, and of
+ * greatest length. */
 static void try_rows(search *s, sp_placement placement, size_t pass_tokens) {
     size_t n_most = rows_most(s->request, placement);
     for (size_t half = n_most; half > 0; half /= 2) {
         for (size_t quarters = 4; quarters >= 3; quarters--) {
             size_t rows = half * quarters / 4;
             if (rows == 0 || (quarters == 3 && rows <= half / 2)) continue;
-            size_t least = rows * s->average_own_pages + s->n_shared_pages, most = rows * s->longest_pages;
-            least = sp_max_size(least, s->longest_pages);
+            size_t least = sp_max_size(rows * s->average_own_pages + s->n_shared_pages, s->longest_pages);
+            const size_t more[] = {roomy_pages(s, rows), rows * s->longest_pages};
             bool fits = try_candidate(s, placement, rows, least, pass_tokens);
-            if (fits && most > least) try_candidate(s, placement, rows, most, pass_tokens);
+            for (size_t i = 0; fits && i < 2; i++)
+                if (more[i] > least) try_candidate(s, placement, rows, more[i], pass_tokens);
         }
     }
 }
@@ -310,7 +321,8 @@ static void try_placement(search *s, sp_placement placement) {
 static bool try_ample(search *s) {
     size_t rows = rows_most(s->request, SP_PLACE_RESIDENT), n_most = pass_tokens_most(s->request, rows);
     size_t pass_tokens = s->request->pass_tokens ? n_most : sp_min_size(n_most, pass_tokens_tried[0]);
-    lay_out(s, SP_PLACE_RESIDENT, rows, rows * s->longest_pages, pass_tokens, &s->best);
+    size_t kv_pages = sp_max_size(rows * s->longest_pages, roomy_pages(s, rows));
+    lay_out(s, SP_PLACE_RESIDENT, rows, kv_pages, pass_tokens, &s->best);
     s->found = total_bytes(&s->best) <= s->best.budget_bytes;
     return s->found;
 }

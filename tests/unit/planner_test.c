@@ -310,6 +310,28 @@ static void prompts_hide_behind_the_drive(void **state) {
     synthetic_free(model);
 }
 
+/* Rows of less than a page are all let in at once: the policy counts more than a page for each of 20 tokens. */
+static void short_rows_are_in_flight_together(void **state) {
+    (void)state;
+    sp_model *model = synthetic_new(&shapes[3], NULL);
+    const sp_machine machine = machine_with(4e12, 3e9);
+    enum { N = 32, PROMPT = 16, NEW = 4 };
+    sp_plan_row rows[N];
+    for (size_t i = 0; i < N; i++) rows[i] = (sp_plan_row){PROMPT, NEW, 0};
+    sp_plan_request request = {.memory_bytes = 18ull << 30,
+                               .n_rows = N,
+                               .prompt_tokens = N * PROMPT,
+                               .new_tokens = N * NEW,
+                               .row_tokens_max = PROMPT + NEW,
+                               .known = rows,
+                               .n_known = N};
+    sp_plan plan;
+    sp_error err = {0};
+    assert_true(sp_plan_build(model, &machine, &request, &plan, &err));
+    assert_true(plan.rows == N && plan.pass_tokens >= N * PROMPT && plan.estimate_passes == NEW);
+    synthetic_free(model);
+}
+
 static void auto_streams_what_does_not_fit(void **state) {
     (void)state;
     sp_model *big = synthetic_new(&shapes[3], NULL), *small = synthetic_new(&shapes[1], NULL);
@@ -473,6 +495,7 @@ int main(void) {
         cmocka_unit_test(rows_and_layers_share),
         cmocka_unit_test(panels_count_where_weights_stay),
         cmocka_unit_test(prompts_hide_behind_the_drive),
+        cmocka_unit_test(short_rows_are_in_flight_together),
         cmocka_unit_test(auto_streams_what_does_not_fit),
         cmocka_unit_test(the_text_is_two_lines),
         cmocka_unit_test(what_was_asked_is_told),
