@@ -1,5 +1,6 @@
 #include "jobs/forecast.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +16,10 @@
 #include "util/clock.h"
 #include "util/size.h"
 
-/* WORTH: operations of a job that are worth measuring products for, a fifth of a second here; WORTH_AGAIN: of one that
- * is worth it when they are known, but for OLD seconds. FASTER: what noise may look like. SELF_TAUGHT: bytes that
- * passes must have waited for before they say more about a drive than a probe. MEASURE: what measuring may take, the
- * program included. */
+/* WORTH: operations of a job that are worth measuring products for, a fifth of a second here; WORTH_AGAIN: seconds of
+ * one that is worth it when they are known, but for OLD seconds. FASTER: what noise may look like. SELF_TAUGHT: bytes
+ * that passes must have waited for before they say more about a drive than a probe. MEASURE: what measuring may take,
+ * the program included. */
 enum {
     PATH_BYTES = 4096,
     ROOM_BYTES = 300 << 20,
@@ -26,7 +27,7 @@ enum {
     MEASURE_BYTES = 240 << 20,
     OLD_S = 3600
 };
-static const double worth_flops = 5e10, worth_again_flops = 1e12, faster = 1.25, rates_s = 0.15,
+static const double worth_flops = 5e10, worth_again_s = 3, faster = 1.25, rates_s = 0.15,
                     self_taught_bytes = 10.0 * (1 << 30);
 static const uint64_t estimate_every_ns = 1000000000;
 
@@ -121,15 +122,20 @@ static bool is_worth(const sp_forecast *f, const sp_plan_request *request, const
     double tokens = (double)(request->prompt_tokens + request->new_tokens);
     double flops = 2.0 * (double)f->setup.model->n_params * tokens;
     if (!known) return flops >= worth_flops;
-    return flops >= worth_again_flops && sp_clock_wall_s() - known->measured_s > OLD_S;
+    return flops >= worth_again_s * known->linear_flops[SP_RATE_POINTS - 1] &&
+           sp_clock_wall_s() - known->measured_s > OLD_S;
 }
 
 /* Products of a moment when others used the machine are slower than it is, and would stay so for good. The other way
- * about, the moment is now: history sees to that. */
+ * about, the moment is now: history sees to that. The mean over all that is measured, in memory and in panels. */
 static bool is_better(const sp_rates *rates, const sp_rates *known) {
-    for (size_t i = 0; known && i < SP_RATE_POINTS; i++)
-        if (rates->linear_flops[i] > faster * known->linear_flops[i]) return true;
-    return !known;
+    if (!known) return true;
+    double sum = 0;
+    for (size_t i = 0; i < SP_RATE_POINTS; i++)
+        for (double panel_share = 0; panel_share <= 1; panel_share++)
+            sum += log(sp_rates_weight_seconds(known, (double)sp_rate_tokens[i], panel_share) /
+                       sp_rates_weight_seconds(rates, (double)sp_rate_tokens[i], panel_share));
+    return sum > 2 * SP_RATE_POINTS * log(faster);
 }
 
 static void complete_rates(sp_forecast *f, const sp_plan_request *request, sp_machine *machine) {

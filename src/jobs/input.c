@@ -269,10 +269,12 @@ bool sp_input_is_ready(const sp_input *input, int wait_ms) {
 uint64_t sp_input_bytes_read(const sp_input *input) { return input->n_read; }
 
 uint64_t sp_input_file_bytes_taken(const sp_input *input) {
-    uint64_t n_ahead = input->filled - input->begin, n_packed_ahead = input->unpack ? sp_unpack_left(input->unpack) : 0;
-    if (input->n_read <= n_ahead) return 0;
-    double taken = (double)(input->n_read - n_ahead) / (double)input->n_read;
-    return (uint64_t)((double)(input->n_file_read - n_packed_ahead) * taken);
+    uint64_t n_ahead = input->filled - input->begin;
+    if (!input->unpack) return input->n_file_read - n_ahead;
+    uint64_t n_unpacked = input->n_read + sp_unpack_held(input->unpack);
+    if (n_unpacked == 0) return 0;
+    double taken = (double)(input->n_read - n_ahead) / (double)n_unpacked;
+    return (uint64_t)((double)(input->n_file_read - sp_unpack_left(input->unpack)) * taken);
 }
 
 void sp_input_mark_get(const sp_input *input, sp_input_mark *mark) {

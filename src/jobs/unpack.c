@@ -87,6 +87,7 @@ ssize_t sp_unpack_read(sp_unpack *unpack, void *to, size_t n_bytes, sp_error *er
 }
 
 size_t sp_unpack_left(const sp_unpack *unpack) { return unpack->n_left; }
+size_t sp_unpack_held(const sp_unpack *unpack) { return unpack->is_full ? unpack->format->held_bytes : 0; }
 
 void sp_unpack_free(sp_unpack *unpack) {
     if (!unpack) return;

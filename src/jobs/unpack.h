@@ -21,6 +21,7 @@ sp_unpack *sp_unpack_new(const char *path, sp_unpack_source *source, void *ctx, 
 /* As a source: unpacked bytes. */
 ssize_t sp_unpack_read(sp_unpack *unpack, void *to, size_t n_bytes, sp_error *err) SP_MUST_CHECK;
 size_t sp_unpack_left(const sp_unpack *unpack); /* packed bytes that were got and not unpacked yet */
+size_t sp_unpack_held(const sp_unpack *unpack); /* bytes that were unpacked and not handed out yet, about */
 void sp_unpack_free(sp_unpack *unpack);         /* NULL is fine */
 
 /* ---- one format (unpack_<format>.c) ---- */
@@ -40,6 +41,7 @@ typedef struct {
     /* Unpacks what it can. AT_END: a member or frame is whole, the next may follow. */
     sp_unpack_step (*step)(void *state, sp_unpack_window *window);
     void (*stop)(void *state);
+    size_t held_bytes;   /* unpacked ones that the library may keep to itself when there is no more room for them */
     const char *missing; /* the library that this build lacks for it: then there are no functions; else NULL */
 } sp_unpack_format;
 extern const sp_unpack_format sp_unpack_gzip, sp_unpack_zstd;

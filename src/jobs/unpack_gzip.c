@@ -36,4 +36,4 @@ static void stop(void *state) {
     free(state);
 }
 
-const sp_unpack_format sp_unpack_gzip = {".gz", "gzip", start, step, stop, NULL};
+const sp_unpack_format sp_unpack_gzip = {".gz", "gzip", start, step, stop, 0, NULL};

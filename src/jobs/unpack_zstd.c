@@ -23,4 +23,5 @@ static sp_unpack_step step(void *state, sp_unpack_window *window) {
 
 static void stop(void *state) { ZSTD_freeDStream(state); }
 
-const sp_unpack_format sp_unpack_zstd = {".zst", "Zstandard", start, step, stop, NULL};
+/* A block of 128 KiB at most is unpacked at once. */
+const sp_unpack_format sp_unpack_zstd = {".zst", "Zstandard", start, step, stop, 128 << 10, NULL};

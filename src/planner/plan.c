@@ -275,11 +275,11 @@ static bool try_candidate(search *s, sp_placement placement, size_t rows, size_t
 }
 
 /* KV pages with which the policy lets so many average rows in at once: it counts half a page that each wastes, and
- * keeps some back. */
+ * keeps back two pages at most, and one of 25 where ends are not known (planner/policy.c). */
 static size_t roomy_pages(const search *s, size_t rows) {
     size_t n_shared = (s->average_pages - s->average_own_pages) * SP_KV_PAGE_TOKENS;
     size_t n_own = average_tokens(s->request) - sp_min_size(n_shared, average_tokens(s->request) - 1);
-    size_t n_pages = sp_div_up((rows + 1) * (n_own + SP_KV_PAGE_TOKENS / 2), SP_KV_PAGE_TOKENS) + s->n_shared_pages;
+    size_t n_pages = sp_div_up(rows * (n_own + SP_KV_PAGE_TOKENS / 2), SP_KV_PAGE_TOKENS) + s->n_shared_pages;
     return n_pages + n_pages / 16 + 1;
 }
 
@@ -317,7 +317,7 @@ static void try_placement(search *s, sp_placement placement) {
     }
 }
 
-/* All that rows could want fits beside the whole model: no need to look further. */
+/* All that rows could want, and the policy keeps back, fits beside the whole model: no need to look further. */
 static bool try_ample(search *s) {
     size_t rows = rows_most(s->request, SP_PLACE_RESIDENT), n_most = pass_tokens_most(s->request, rows);
     size_t pass_tokens = s->request->pass_tokens ? n_most : sp_min_size(n_most, pass_tokens_tried[0]);

@@ -19,6 +19,7 @@
 #include "planner/pin.h"
 #include "planner/plan.h"
 #include "util/rng.h"
+#include "util/size.h"
 
 static const synthetic_shape shapes[] = {
     {2, 56, 4, 4, 14, 112, 320, false},
@@ -329,6 +330,15 @@ static void short_rows_are_in_flight_together(void **state) {
     sp_error err = {0};
     assert_true(sp_plan_build(model, &machine, &request, &plan, &err));
     assert_true(plan.rows == N && plan.pass_tokens >= N * PROMPT && plan.estimate_passes == NEW);
+
+    rows[0] = (sp_plan_row){6000, 200, 0}; /* one alone gets what it may need, and hardly more */
+    request = (sp_plan_request){
+        .n_rows = 1, .prompt_tokens = 6000, .new_tokens = 200, .row_tokens_max = 6200, .known = rows, .n_known = 1};
+    sp_model *small = synthetic_new(&shapes[0], NULL);
+    assert_true(sp_plan_build(small, &machine, &request, &plan, &err));
+    size_t n_pages = sp_div_up(6200, SP_KV_PAGE_TOKENS);
+    assert_true(plan.kv_pages >= n_pages && plan.kv_pages <= n_pages + n_pages / 8);
+    synthetic_free(small);
     synthetic_free(model);
 }
 
