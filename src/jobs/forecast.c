@@ -132,9 +132,9 @@ static bool is_better(const sp_rates *rates, const sp_rates *known) {
     if (!known) return true;
     double sum = 0;
     for (size_t i = 0; i < SP_RATE_POINTS; i++)
-        for (double panel_share = 0; panel_share <= 1; panel_share++)
-            sum += log(sp_rates_weight_seconds(known, (double)sp_rate_tokens[i], panel_share) /
-                       sp_rates_weight_seconds(rates, (double)sp_rate_tokens[i], panel_share));
+        for (int in_panels = 0; in_panels < 2; in_panels++)
+            sum += log(sp_rates_weight_seconds(known, (double)sp_rate_tokens[i], in_panels) /
+                       sp_rates_weight_seconds(rates, (double)sp_rate_tokens[i], in_panels));
     return sum > 2 * SP_RATE_POINTS * log(faster);
 }
 
