@@ -2,9 +2,9 @@
  * what is left, from the planner's pure functions.
  *
  * Rates come from $SPILL_HOME/machine.json; one that is missing there is measured (the products in a fifth of a second,
- * the drive in one or two, and only when weights may be streamed) and kept. Products whose rates
- * are an hour old are measured again for a job of seconds, and kept if they are faster: the first time may have been a
- * busy moment. One caller at a time. */
+ * the drive in one or two, and only when weights may be streamed) and kept. Products whose rates are an hour old are
+ * measured again for a job of seconds, and kept if they are faster: the first time may have been a busy moment. One
+ * caller at a time. */
 #ifndef SPILL_JOBS_FORECAST_H
 #define SPILL_JOBS_FORECAST_H
 

@@ -15,6 +15,7 @@
 #include "kernels/ops.h"
 #include "planner/layout.h"
 #include "planner/pin.h"
+#include "planner/policy.h"
 #include "util/size.h"
 
 /* ROWS: resident decode is bound by arithmetic from some tens of rows on, and results come sooner with fewer in
@@ -274,13 +275,11 @@ static bool try_candidate(search *s, sp_placement placement, size_t rows, size_t
     return true;
 }
 
-/* KV pages with which the policy lets so many average rows in at once: it counts half a page that each wastes, and
- * keeps back two pages at most, and one of 25 where ends are not known (planner/policy.c). */
+/* KV pages with which the policy lets so many average rows in at once. */
 static size_t roomy_pages(const search *s, size_t rows) {
-    size_t n_shared = (s->average_pages - s->average_own_pages) * SP_KV_PAGE_TOKENS;
-    size_t n_own = average_tokens(s->request) - sp_min_size(n_shared, average_tokens(s->request) - 1);
-    size_t n_pages = sp_div_up(rows * (n_own + SP_KV_PAGE_TOKENS / 2), SP_KV_PAGE_TOKENS) + s->n_shared_pages;
-    return n_pages + n_pages / 16 + 1;
+    size_t n_shared = (s->average_pages - s->average_own_pages) * SP_KV_PAGE_TOKENS; /* less than a row's */
+    size_t n_own = average_tokens(s->request) - n_shared;
+    return sp_policy_roomy_pages(rows, rows * n_own + s->n_shared_pages * SP_KV_PAGE_TOKENS);
 }
 
 /* Rows from the most downwards by steps of 3/4 and 1/2; KV for rows of average length, barely and with room, and of

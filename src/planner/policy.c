@@ -241,6 +241,12 @@ static void look_out(const sp_policy *p, outlook *out) {
     for (size_t g = 1; g < SAMPLES; g++) out->spare[g] = sp_min_size(out->spare[g], out->spare[g - 1]);
 }
 
+/* A sixteenth and one cover what look_out keeps back: SLACK pages from SLACK_OF on, and one of DOUBT. */
+size_t sp_policy_roomy_pages(size_t n_rows, size_t n_tokens) {
+    size_t n_pages = pages_of(n_tokens + n_rows * HALF);
+    return n_pages + n_pages / 16 + 1;
+}
+
 static bool fits(const sp_policy *p, const outlook *out, const sp_policy_row *r) {
     if (p->n_running == 0) return true; /* alone: it has all there is */
     size_t left = left_of(p, r), n_own = tokens_to_add(p, r);

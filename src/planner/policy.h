@@ -94,6 +94,9 @@ void sp_policy_resume(sp_policy *policy, size_t i, size_t n_cached);
 void sp_policy_uncache(sp_policy *policy, size_t i);
 void sp_policy_remove(sp_policy *policy, size_t i);
 
+/* Pages with which so many rows are let in at once that hold n_tokens together, shared ones counted once. */
+size_t sp_policy_roomy_pages(size_t n_rows, size_t n_tokens);
+
 /* Pages that the rows in flight hold when each is as long as it can become. */
 size_t sp_policy_pages_most(const sp_policy *policy);
 size_t sp_policy_needed(const sp_policy_row *row, size_t n); /* pages that n tokens more of it take */

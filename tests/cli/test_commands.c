@@ -225,13 +225,14 @@ static void test_plan_counts_rows_that_wait(void **state) {
     }
 }
 
-static json_t *plan_and_load(const char *home, int n_rows) {
+/* What is known of the machine after a plan for some seconds of products; NULL: nothing. */
+static json_t *plan_and_load(const char *home) {
     char command[600], path[300];
     snprintf(command, sizeof command,
-             "export SPILL_HOME='%s'; mkdir -p \"$SPILL_HOME\"; seq %d | "
+             "export SPILL_HOME='%s'; mkdir -p \"$SPILL_HOME\"; seq 20000 | "
              "sed 's/.*/{\"custom_id\":\"&\",\"prompt\":\"a b c\",\"max_tokens\":200}/' >\"$SPILL_HOME/rows\"; "
              "\"$SPILL\" plan " MODEL " \"$SPILL_HOME/rows\"",
-             home, n_rows);
+             home);
     program_run run = run_shell(command, NULL);
     assert_int_equal(run.status, 0);
     program_run_free(&run);
@@ -252,7 +253,7 @@ static bool keeps_rates(const char *home, const json_t *measured, double times, 
     double kept = json_number_value(json_array_get(flops, 0));
     assert_int_equal(json_dump_file(machine, path, 0), 0);
     json_decref(machine);
-    json_t *after = plan_and_load(home, 20000);
+    json_t *after = plan_and_load(home);
     assert_non_null(after);
     rates = json_array_get(json_object_get(after, "rates"), 0);
     double now = json_number_value(json_array_get(json_object_get(rates, "product_flops"), 0));
@@ -264,7 +265,7 @@ static void test_rates_of_a_busy_moment_do_not_stay(void **state) {
     (void)state;
     char home[200];
     snprintf(home, sizeof home, "%s/slow", scratch_dir());
-    json_t *measured = plan_and_load(home, 20000);
+    json_t *measured = plan_and_load(home);
     if (!measured) skip(); /* no memory to measure in */
     time_t now_s = time(NULL), long_ago_s = now_s - 86400;
     assert_true(keeps_rates(home, measured, 1e-6, now_s));
